@@ -1,0 +1,30 @@
+#include "bind/core.h"
+
+/* core.nearest(word, words) -> the nearest of words, or nil */
+static int nearest(lua_State *L)
+{
+    const char *word = luaL_checkstring(L, 1);
+    luaL_checktype(L, 2, LUA_TTABLE);
+    lua_Integer count = luaL_len(L, 2);
+    const char **words = lua_newuserdatauv(L, (size_t)(count + 1) * sizeof *words, 0);
+    for (lua_Integer i = 0; i < count; i++) {
+        lua_geti(L, 2, i + 1);
+        words[i] = luaL_checkstring(L, -1); /* the list keeps it alive */
+        lua_pop(L, 1);
+    }
+    lua_pushstring(L, tg_nearest(word, words, (size_t)count));
+    return 1;
+}
+
+int luaopen_tangram_core(lua_State *L)
+{
+    luaL_checkversion(L);
+    lua_newtable(L);
+    lua_pushstring(L, tg_version());
+    lua_setfield(L, -2, "version");
+    lua_pushcfunction(L, nearest);
+    lua_setfield(L, -2, "nearest");
+    tg_open_state(L);
+    tg_open_json(L);
+    return 1;
+}

@@ -1,0 +1,12 @@
+#ifndef TG_BIND_CORE_H
+#define TG_BIND_CORE_H
+
+#include "bind/state.h"
+
+/* Each adds its functions to the table at the top of the stack. */
+void tg_open_json(lua_State *L);
+
+/* The module tangram.core. */
+int luaopen_tangram_core(lua_State *L);
+
+#endif

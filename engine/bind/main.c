@@ -1,0 +1,96 @@
+/* The program: Lua with the standard library inside. `tangram COMMAND …`, or `tangram SCRIPT …` as lua5.4 would. */
+#include <limits.h>
+#include <lualib.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bind/core.h"
+#include "bind/embedded.h"
+
+static int load_embedded(lua_State *L)
+{
+    const tg_embedded *module = lua_touserdata(L, lua_upvalueindex(1));
+    char chunk[128];
+    snprintf(chunk, sizeof chunk, "@%s", module->name);
+    if (luaL_loadbufferx(L, (const char *)module->source, module->size, chunk, "t") != LUA_OK)
+        return lua_error(L);
+    lua_pushstring(L, module->name);
+    lua_call(L, 1, 1);
+    return 1;
+}
+
+static void preload(lua_State *L)
+{
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
+    for (const tg_embedded *module = tg_embedded_modules; module->name; module++) {
+        lua_pushlightuserdata(L, (void *)(uintptr_t)module);
+        lua_pushcclosure(L, load_embedded, 1);
+        lua_setfield(L, -2, module->name);
+    }
+    lua_pushcfunction(L, luaopen_tangram_core);
+    lua_setfield(L, -2, "tangram.core");
+    lua_pop(L, 1);
+}
+
+/* Pushes the folder that the program lies in, or nil. */
+static void push_program_dir(lua_State *L)
+{
+    char path[PATH_MAX];
+    ssize_t size = readlink("/proc/self/exe", path, sizeof path - 1);
+    char *slash = size > 0 ? memrchr(path, '/', (size_t)size) : NULL;
+    if (slash)
+        lua_pushlstring(L, path, (size_t)(slash - path));
+    else
+        lua_pushnil(L);
+}
+
+/* Runs under a protected call: (argc, argv) -> exit status */
+static int run(lua_State *L)
+{
+    int argc = (int)lua_tointeger(L, 1);
+    char **argv = lua_touserdata(L, 2);
+    luaL_openlibs(L);
+    preload(L);
+    lua_createtable(L, argc, 1);
+    for (int i = 0; i < argc; i++) {
+        lua_pushstring(L, argv[i]);
+        lua_rawseti(L, -2, i);
+    }
+    lua_setglobal(L, "arg");
+    lua_getglobal(L, "require");
+    lua_pushliteral(L, "tangram.cli");
+    lua_call(L, 1, 1);
+    push_program_dir(L);
+    lua_pushliteral(L, TANGRAM_INSTALL_DIR);
+    lua_call(L, 2, 1);
+    return 1;
+}
+
+static void on_interrupt(int number)
+{
+    tg_request_stop();
+    signal(number, SIG_DFL); /* a second one ends the program at once */
+}
+
+int main(int argc, char **argv)
+{
+    lua_State *L = luaL_newstate();
+    if (!L) {
+        fputs("tangram: out of memory\n", stderr);
+        return EXIT_FAILURE;
+    }
+    signal(SIGINT, on_interrupt);
+    lua_pushcfunction(L, run);
+    lua_pushinteger(L, argc);
+    lua_pushlightuserdata(L, argv);
+    int status = tg_protected_call(L, 2, 1);
+    int exit_status = EXIT_FAILURE;
+    if (status == LUA_OK)
+        exit_status = (int)luaL_optinteger(L, -1, 0);
+    else
+        fprintf(stderr, "tangram: internal error: %s\n", lua_tostring(L, -1));
+    lua_close(L);
+    return exit_status;
+}

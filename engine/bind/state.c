@@ -1,0 +1,115 @@
+#include "bind/state.h"
+
+#include <float.h>
+#include <string.h>
+
+/* A signal handler can reach nothing else: the one mutable global of the program. */
+static volatile sig_atomic_t stop_requested;
+
+const volatile sig_atomic_t *tg_stop_flag(void)
+{
+    return &stop_requested;
+}
+
+void tg_request_stop(void)
+{
+    stop_requested = 1;
+}
+
+static int traceback(lua_State *L)
+{
+    const char *message = lua_tostring(L, 1);
+    if (!message) {
+        if (luaL_callmeta(L, 1, "__tostring") && lua_isstring(L, -1))
+            return 1;
+        message = lua_pushfstring(L, "(error value of type %s)", luaL_typename(L, 1));
+    }
+    luaL_traceback(L, L, message, 1);
+    return 1;
+}
+
+int tg_protected_call(lua_State *L, int nargs, int nresults)
+{
+    int base = lua_gettop(L) - nargs;
+    lua_pushcfunction(L, traceback);
+    lua_insert(L, base);
+    int status = lua_pcall(L, nargs, nresults, base);
+    lua_remove(L, base);
+    return status;
+}
+
+int tg_push_failure(lua_State *L, const tg_error *err)
+{
+    lua_pushnil(L);
+    lua_pushstring(L, err->message);
+    return 2;
+}
+
+enum { CHECK_EVERY = 10000 }; /* instructions between two looks at the clock */
+
+static const char DEADLINE = 0; /* its address is the registry's key */
+
+static double deadline_of(lua_State *L)
+{
+    double deadline = DBL_MAX;
+    if (lua_rawgetp(L, LUA_REGISTRYINDEX, &DEADLINE) == LUA_TNUMBER)
+        deadline = lua_tonumber(L, -1);
+    lua_pop(L, 1);
+    return deadline;
+}
+
+static void set_deadline(lua_State *L, double deadline)
+{
+    lua_pushnumber(L, deadline);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &DEADLINE);
+}
+
+static void check_deadline(lua_State *L, lua_Debug *ar)
+{
+    (void)ar;
+    if (tg_clock_s() > deadline_of(L)) {
+        lua_sethook(L, check_deadline, LUA_MASKLINE | LUA_MASKCALL | LUA_MASKCOUNT, 1);
+        lua_pushliteral(L, "time limit reached");
+        lua_error(L);
+    }
+}
+
+static int limited(lua_State *L)
+{
+    double seconds = luaL_checknumber(L, 1), outer = deadline_of(L);
+    double deadline = tg_clock_s() + seconds;
+    set_deadline(L, deadline < outer ? deadline : outer);
+    lua_sethook(L, check_deadline, LUA_MASKCOUNT, CHECK_EVERY);
+    int status = tg_protected_call(L, lua_gettop(L) - 2, LUA_MULTRET);
+    set_deadline(L, outer);
+    if (outer < DBL_MAX)
+        lua_sethook(L, check_deadline, LUA_MASKCOUNT, CHECK_EVERY);
+    else
+        lua_sethook(L, NULL, 0, 0);
+    lua_pushboolean(L, status == LUA_OK);
+    lua_replace(L, 1);
+    return lua_gettop(L);
+}
+
+/* core.traced(f, ...) -> true, results | false, message with traceback */
+static int traced(lua_State *L)
+{
+    luaL_checkany(L, 1);
+    int status = tg_protected_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+    lua_pushboolean(L, status == LUA_OK);
+    lua_insert(L, 1);
+    return lua_gettop(L);
+}
+
+static int clock_s(lua_State *L)
+{
+    lua_pushnumber(L, tg_clock_s());
+    return 1;
+}
+
+void tg_open_state(lua_State *L)
+{
+    static const luaL_Reg functions[] = {
+        {"limited", limited}, {"traced", traced}, {"clock_s", clock_s}, {NULL, NULL}};
+    luaL_setfuncs(L, functions, 0);
+}

@@ -1,0 +1,26 @@
+/* One Lua state: allocator with a limit, protected call with traceback, time limit by hook. */
+#ifndef TG_BIND_STATE_H
+#define TG_BIND_STATE_H
+
+#include <lauxlib.h>
+#include <lua.h>
+#include <signal.h>
+
+#include "base/base.h"
+
+/* Set by the program's SIGINT handler; long work polls it. Never set when Lua is the host. */
+const volatile sig_atomic_t *tg_stop_flag(void);
+void tg_request_stop(void); /* async-signal-safe */
+
+/* Calls the function under nargs arguments at the top of the stack, with a traceback in the error value unless the error
+ * is marked as one for people (a string without position, from error(…, 0)). Returns as lua_pcall. */
+int tg_protected_call(lua_State *L, int nargs, int nresults);
+
+/* core.limited(seconds, f, ...) -> true, results | false, message. The hook can't be swallowed by a pcall inside f: past
+ * the limit it fires on every line. */
+void tg_open_state(lua_State *L);
+
+/* nil, why: the expected way to fail. Returns 2, for `return tg_push_failure(L, &err)`. */
+int tg_push_failure(lua_State *L, const tg_error *err);
+
+#endif

@@ -1,0 +1,50 @@
+--- What specs share: data beside the checkout, running the program, temporary files.
+local support <const> = {}
+
+--- The program under test: the one that runs the specs.
+support.program = os.getenv "TANGRAM_PROGRAM" or "build/tangram"
+
+--- A path of the shared data, or nil where it is absent (then: `return pending "…"`).
+---@param path string e.g. "data/alpa/golden_interop_dp.json"
+function support.shared(path)
+  local full <const> = (os.getenv "TANGRAM_SHARED" or "../shared") .. "/" .. path
+  local file <const> = io.open(full, "r")
+  if not file then return nil end
+  file:close()
+  return full
+end
+
+function support.read(path)
+  local file <close> = assert(io.open(path, "rb"))
+  return file:read "a"
+end
+
+function support.write(path, text)
+  local file <close> = assert(io.open(path, "wb"))
+  file:write(text)
+  return path
+end
+
+--- A new temporary folder; removed by `support.remove`.
+function support.folder()
+  local path <const> = os.tmpname()
+  os.remove(path)
+  assert(os.execute("mkdir " .. path))
+  return path
+end
+
+function support.remove(folder) os.execute("rm -rf " .. folder) end
+
+--- Runs a shell command line in which `tangram` stands for the program.
+---@return integer status, string stdout, string stderr
+function support.run(line)
+  local out <const>, err <const> = os.tmpname(), os.tmpname()
+  local _, _, status = os.execute(("tangram() { %s \"$@\"; }; { %s; } >%s 2>%s </dev/null"):format(
+    support.program, line, out, err))
+  local stdout <const>, stderr <const> = support.read(out), support.read(err)
+  os.remove(out)
+  os.remove(err)
+  return status, stdout, stderr
+end
+
+return support
