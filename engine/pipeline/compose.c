@@ -5,6 +5,8 @@
 
 #include "pipeline/incumbent.h"
 
+enum { MOST_TOP = 10000 };
+
 typedef struct {
     const tg_problem *problem;
     tg_incumbent incumbent;
@@ -110,15 +112,36 @@ static void find_least(search *s)
     }
 }
 
+static tg_status check_options(const tg_instance *instance, const tg_compose_options *options, tg_error *err)
+{
+    if (!(options->gap >= 0 && options->gap < 1))
+        return tg_fail(err, TG_EINPUT, "gap: expected a fraction of at least 0 and below 1, got %g", options->gap);
+    if (options->top < 1 || options->top > MOST_TOP)
+        return tg_fail(err, TG_EINPUT, "top: expected 1 to %d, got %d", MOST_TOP, options->top);
+    if (!(options->time_limit_s >= 0))
+        return tg_fail(err, TG_EINPUT, "time limit: expected seconds, at least 0, got %g", options->time_limit_s);
+    if (isnan(options->cutoff))
+        return tg_fail(err, TG_EINPUT, "cutoff: not a number");
+    if (options->required_island < -1 || options->required_island >= instance->islands)
+        return tg_fail(err, TG_EINPUT, "required island: expected one of the %d islands, got index %d", instance->islands,
+                       options->required_island);
+    if (options->objective == TG_PAPER && options->warmup == TG_AUTO)
+        return tg_fail(err, TG_EINPUT, "warmup: the paper's objective knows no depths but 1f1b, got auto");
+    if (options->warmup == TG_AUTO)
+        return tg_fail(err, TG_EINPUT, "warmup auto is not available yet");
+    return TG_OK;
+}
+
 tg_status tg_compose(tg_arena *arena, const tg_instance *instance, const tg_compose_options *options, tg_composition *out,
                      tg_error *err)
 {
     *out = (tg_composition){.bound_s = INFINITY};
     const double start_s = tg_clock_s();
-    if (options->warmup == TG_AUTO)
-        return tg_fail(err, TG_EINPUT, "warmup auto is not available yet");
+    tg_status status = check_options(instance, options, err);
+    if (status != TG_OK)
+        return status;
     tg_problem problem;
-    tg_status status = tg_problem_make(arena, instance, options, &problem, err);
+    status = tg_problem_make(arena, instance, options, &problem, err);
     search s = {.problem = &problem, .deadline_s = start_s + options->time_limit_s};
     if (status == TG_OK)
         status = tg_incumbent_make(arena, &problem, &s.incumbent, err);

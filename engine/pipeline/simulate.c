@@ -67,7 +67,7 @@ static void run_overlapped(simulation *sim, int s)
             return;
         double start = fmax(sim->free_s[s], input);
         double end = start + (backward ? sim->stages[s].backward_s : sim->stages[s].forward_s);
-        sim->free_s[s] = end;
+        sim->free_s[s] = sim->finished_s[s] = end;
         record(sim, s, sim->done[s], m, backward, start, end);
         /* A link is first-in first-out and its messages are sent in the order of microbatches: it is free once the one
          * before has arrived. */
