@@ -1,0 +1,189 @@
+--- Declarative field tables that check and document: one schema for recipes, plugins' options, clusters and training.
+---
+--- A field is `{ type =, doc =, … }`. Types: integer, number, boolean, string, enum (`values`), list (`item`, a field),
+--- map (string keys, `item`), table (`fields`, or anything in it without them), function, any. A field may have
+--- `required`, `default`, `min`, `max` (inclusive), `above` (exclusive), `any_of` (a list of fields, in place of type), and
+--- `check(value) -> nil | "what is expected"`. Numbers are finite. JSON's null counts as absent.
+local core <const> = require "tangram.core"
+
+local schema <const> = {}
+
+local check_field
+
+local function show(value)
+  local kind <const> = type(value)
+  if kind == "string" then
+    return ("'%s'"):format((#value > 40 and value:sub(1, 40) .. "…" or value):gsub("%c", " "))
+  elseif kind == "number" then
+    return math.type(value) == "integer" and ("%d"):format(value) or ("%.14g"):format(value)
+  elseif kind == "boolean" then
+    return tostring(value)
+  end
+  return "a " .. kind
+end
+schema.show = show
+
+local function sorted_names(t)
+  local names <const> = {}
+  for name in pairs(t) do names[#names + 1] = name end
+  table.sort(names, function(a, b) return tostring(a) < tostring(b) end)
+  return names
+end
+
+local function range(field)
+  if field.type == "list" and (field.min or field.max) then
+    return field.max and (" of %d to %d items"):format(field.min or 0, field.max) or (" of at least %d items"):format(field.min)
+  end
+  if field.min and field.max then return (" from %s to %s"):format(show(field.min), show(field.max)) end
+  if field.min then return " of at least " .. show(field.min) end
+  local above <const> = field.above and " above " .. show(field.above) or ""
+  return above .. (field.max and (above ~= "" and " and" or "") .. " at most " .. show(field.max) or "")
+end
+
+local nouns <const> = {
+  integer = "a whole number", number = "a number", boolean = "true or false", string = "a string", table = "a table",
+  ["function"] = "a function", any = "a value", list = "a list", map = "a table",
+}
+
+local containers <const> = { list = true, map = true, table = true }
+
+--- What a field takes, in words: "a whole number from 1 to 8".
+---@param field table
+---@return string
+function schema.expected(field)
+  if field.any_of then
+    local words <const> = {}
+    for i, one in ipairs(field.any_of) do words[i] = schema.expected(one) end
+    return table.concat(words, ", or ")
+  elseif field.type == "enum" then
+    return "one of '" .. table.concat(field.values, "', '") .. "'"
+  end
+  local words <const> = assert(nouns[field.type], "schema: unknown type") .. range(field)
+  return field.item and ("%s (each: %s)"):format(words, schema.expected(field.item)) or words
+end
+
+--- Raises the one-line error of a wrong value.
+---@param where string place and field
+---@param value any what stands there
+---@param expected string
+---@param near string? the nearest right word
+function schema.fail(where, value, expected, near)
+  error(("%s: %s, expected %s%s"):format(where, value == nil and "missing" or "got " .. show(value), expected,
+    near and (" (did you mean '%s'?)"):format(near) or ""), 0)
+end
+
+local function in_range(value, field)
+  return (not field.min or value >= field.min) and (not field.max or value <= field.max)
+    and (not field.above or value > field.above)
+end
+
+local function check_list(value, field, where)
+  local copy <const> = core.array {}
+  for i = 1, #value do copy[i] = check_field(value[i], field.item or { type = "any" }, ("%s[%d]"):format(where, i)) end
+  for key in pairs(value) do
+    if math.type(key) ~= "integer" or key < 1 or key > #value then schema.fail(where, value, schema.expected(field)) end
+  end
+  if not in_range(#value, field) then
+    error(("%s: got %d items, expected %s"):format(where, #value, schema.expected(field)), 0)
+  end
+  return copy
+end
+
+local function check_map(value, field, where)
+  local copy <const> = {}
+  for _, key in ipairs(sorted_names(value)) do
+    if type(key) ~= "string" then schema.fail(where, value, "a table with names as keys") end
+    copy[key] = check_field(value[key], field.item or { type = "any" }, where .. "." .. key)
+  end
+  return copy
+end
+
+--- A checked copy of one value, or raises.
+function check_field(value, field, where)
+  if field.any_of then
+    local inner -- of the alternative that takes tables: it names the place inside
+    for _, one in ipairs(field.any_of) do
+      local ok <const>, copy <const> = pcall(check_field, value, one, where)
+      if ok then return copy end
+      if type(value) == "table" and containers[one.type] then inner = copy end
+    end
+    if inner then error(inner, 0) end
+    schema.fail(where, value, schema.expected(field))
+  end
+  local kind <const> = field.type
+  local copy, right = value, false
+  if kind == "integer" then
+    copy = type(value) == "number" and math.tointeger(value) or nil
+    right = copy and in_range(copy, field)
+  elseif kind == "number" then
+    right = type(value) == "number" and value == value and math.abs(value) < math.huge and in_range(value, field)
+  elseif kind == "enum" then
+    for _, one in ipairs(field.values) do right = right or one == value end
+    if not right then
+      schema.fail(where, value, schema.expected(field), type(value) == "string" and core.nearest(value, field.values) or nil)
+    end
+  elseif containers[kind] then
+    right = type(value) == "table"
+    if right and kind == "list" then copy = check_list(value, field, where) end
+    if right and kind == "map" then copy = check_map(value, field, where) end
+    if right and field.fields then copy = schema.check(value, field.fields, where) end
+  else
+    right = kind == "any" or type(value) == kind
+  end
+  if not right then schema.fail(where, value, schema.expected(field)) end
+  local wanted <const> = field.check and field.check(copy)
+  if wanted then schema.fail(where, value, wanted) end
+  return copy
+end
+
+--- Raises for the first (by letters) field of value that fields does not have, with the nearest right name.
+local function refuse_unknown(value, fields, where)
+  for _, name in ipairs(sorted_names(value)) do
+    if fields[name] == nil then
+      local known <const> = sorted_names(fields)
+      local near <const> = core.nearest(tostring(name), known)
+      error(("%s: %s: unknown field%s"):format(where, tostring(name),
+        near and (" (did you mean '%s'?)"):format(near) or ", expected one of " .. table.concat(known, ", ")), 0)
+    end
+  end
+end
+
+--- A checked copy of a table, defaults filled in; raises one line, "where: field: got …, expected …".
+---@param value table
+---@param fields table<string, table> name to field
+---@param where string what the table is and where it stands: "plan.lua: training"
+---@return table
+function schema.check(value, fields, where)
+  if type(value) ~= "table" then schema.fail(where, value, "a table") end
+  refuse_unknown(value, fields, where)
+  local copy <const> = {}
+  for _, name in ipairs(sorted_names(fields)) do
+    local field <const>, one = fields[name], value[name]
+    if one == core.null then one = nil end
+    if one == nil then one = field.default end
+    if one ~= nil then
+      copy[name] = check_field(one, field, where .. ": " .. name)
+    elseif field.required then
+      schema.fail(where .. ": " .. name, nil, schema.expected(field))
+    end
+  end
+  return copy
+end
+
+--- One line a field, by letters, for help texts.
+---@param fields table<string, table>
+---@return string
+function schema.document(fields)
+  local names <const>, width = sorted_names(fields), 0
+  for _, name in ipairs(names) do width = math.max(width, #name) end
+  local lines <const> = {}
+  for i, name in ipairs(names) do
+    local field <const> = fields[name]
+    local default <const> = field.default ~= nil and "; default " .. show(field.default)
+      or field.required and "; required" or ""
+    lines[i] = ("  %-" .. width .. "s  %s (%s%s)"):format(name, field.doc or "", schema.expected(field), default)
+  end
+  return table.concat(lines, "\n")
+end
+
+return schema
