@@ -26,5 +26,6 @@ int luaopen_tangram_core(lua_State *L)
     lua_setfield(L, -2, "nearest");
     tg_open_state(L);
     tg_open_json(L);
+    tg_open_cluster(L);
     return 1;
 }
