@@ -1,0 +1,81 @@
+#include "bind/convert.h"
+
+#include <math.h>
+#include <string.h>
+
+void tg_check_fields(lua_State *L, int index, const char *const *names)
+{
+    size_t count = 0;
+    while (names[count])
+        count++;
+    for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) {
+        if (lua_type(L, -2) != LUA_TSTRING)
+            luaL_error(L, "a key of type %s, expected field names", luaL_typename(L, -2));
+        const char *field = lua_tostring(L, -2);
+        size_t i = 0;
+        while (i < count && strcmp(field, names[i]) != 0)
+            i++;
+        if (i == count) {
+            const char *meant = tg_nearest(field, names, count);
+            luaL_error(L, meant ? "unknown field '%s' (did you mean '%s'?)" : "unknown field '%s'", field, meant);
+        }
+    }
+}
+
+double tg_number_field_or(lua_State *L, int index, const char *name, double missing)
+{
+    int type = lua_getfield(L, index, name);
+    double value = type == LUA_TNIL ? missing : lua_tonumber(L, -1);
+    if (type != LUA_TNIL && (type != LUA_TNUMBER || !isfinite(value)))
+        luaL_error(L, "field '%s': expected a finite number, got %s", name, luaL_tolstring(L, -1, NULL));
+    lua_pop(L, 1);
+    return value;
+}
+
+double tg_number_field(lua_State *L, int index, const char *name)
+{
+    double value = tg_number_field_or(L, index, name, NAN);
+    if (isnan(value))
+        luaL_error(L, "field '%s' is missing, expected a number", name);
+    return value;
+}
+
+static int within(lua_State *L, const char *name, int low, int high)
+{
+    int exact;
+    lua_Integer value = lua_tointegerx(L, -1, &exact);
+    if (!exact || lua_type(L, -1) != LUA_TNUMBER || value < low || value > high)
+        luaL_error(L, "field '%s': expected an integer from %d to %d, got %s", name, low, high,
+                   luaL_tolstring(L, -1, NULL));
+    lua_pop(L, 1);
+    return (int)value;
+}
+
+int tg_integer_field_or(lua_State *L, int index, const char *name, int low, int high, int missing)
+{
+    if (lua_getfield(L, index, name) != LUA_TNIL)
+        return within(L, name, low, high);
+    lua_pop(L, 1);
+    return missing;
+}
+
+int tg_integer_field(lua_State *L, int index, const char *name, int low, int high)
+{
+    lua_getfield(L, index, name);
+    return within(L, name, low, high);
+}
+
+void tg_check_run(lua_State *L, int arg, int *first, int *last)
+{
+    *first = tg_check_integer(L, arg, 1, INT32_MAX) - 1;
+    *last = tg_check_integer(L, arg + 1, 1, INT32_MAX);
+}
+
+int tg_check_integer(lua_State *L, int arg, int low, int high)
+{
+    lua_Integer value = luaL_checkinteger(L, arg);
+    if (value < low || value > high)
+        luaL_argerror(L, arg,
+                      lua_pushfstring(L, "expected an integer from %d to %d, got %I", low, high, (LUAI_UACINT)value));
+    return (int)value;
+}

@@ -1,0 +1,257 @@
+/* Terms userdata: the split of a run into stages of one strategy (pipeline/split.h), and what memory bears. */
+#include <math.h>
+
+#include "bind/convert.h"
+#include "bind/core.h"
+#include "pipeline/memory.h"
+#include "pipeline/split.h"
+
+static const char *const TERMS = "tangram.Terms";
+
+/* The list at field name, count numbers, in memory that lives while it stays on the stack: pushes one value. A missing
+ * list is zeros. */
+static const double *check_list(lua_State *L, const char *name, int count, bool needed)
+{
+    int type = lua_getfield(L, 1, name);
+    if (type != LUA_TTABLE && (needed || type != LUA_TNIL))
+        luaL_error(L, "field '%s': expected a list of %d numbers, got %s", name, count, luaL_typename(L, -1));
+    if (type == LUA_TTABLE && luaL_len(L, -1) != count)
+        luaL_error(L, "field '%s': expected %d numbers as in time_s, got %d", name, count, (int)luaL_len(L, -1));
+    double *list = lua_newuserdatauv(L, (size_t)count * sizeof *list, 0);
+    for (int i = 0; i < count; i++) {
+        list[i] = 0;
+        if (type == LUA_TTABLE) {
+            lua_geti(L, -2, i + 1);
+            list[i] = lua_tonumber(L, -1);
+            if (lua_type(L, -1) != LUA_TNUMBER || !isfinite(list[i]) || list[i] < 0)
+                luaL_error(L, "field '%s[%d]': expected a finite number of at least 0, got %s", name, i + 1,
+                           luaL_tolstring(L, -1, NULL));
+            lua_pop(L, 1);
+        }
+    }
+    lua_remove(L, -2);
+    return list;
+}
+
+static const bool *check_booleans(lua_State *L, const char *name, int count)
+{
+    bool *list = lua_newuserdatauv(L, (size_t)count * sizeof *list, 0);
+    int type = lua_getfield(L, 1, name);
+    if (type != LUA_TTABLE && type != LUA_TNIL)
+        luaL_error(L, "field '%s': expected a list of booleans, got %s", name, luaL_typename(L, -1));
+    for (int i = 0; i < count; i++) {
+        list[i] = false;
+        if (type == LUA_TTABLE) {
+            if (lua_geti(L, -1, i + 1) != LUA_TBOOLEAN)
+                luaL_error(L, "field '%s[%d]': expected a boolean, got %s", name, i + 1, luaL_typename(L, -1));
+            list[i] = lua_toboolean(L, -1);
+            lua_pop(L, 1);
+        }
+    }
+    lua_pop(L, 1);
+    return list;
+}
+
+/* core.terms{ time_s = {…}, static_bytes = {…}, inflight_bytes = {…} [, transient_bytes = {…}] [, recomputable = {…},
+ * recompute_s = {…}, recomputed_inflight_bytes = {…}, recompute_peak_bytes = {…}] [, stage_s] [, stage_static_bytes],
+ * capacity_bytes, microbatches } -> Terms. Lists: one value per atom of the whole model. Raises on wrong fields. */
+static int terms_new(lua_State *L)
+{
+    static const char *const fields[] = {"time_s",
+                                         "static_bytes",
+                                         "inflight_bytes",
+                                         "transient_bytes",
+                                         "recomputable",
+                                         "recompute_s",
+                                         "recomputed_inflight_bytes",
+                                         "recompute_peak_bytes",
+                                         "stage_s",
+                                         "stage_static_bytes",
+                                         "capacity_bytes",
+                                         "microbatches",
+                                         NULL};
+    luaL_checktype(L, 1, LUA_TTABLE);
+    tg_check_fields(L, 1, fields);
+    luaL_checkstack(L, 20, NULL);
+    if (lua_getfield(L, 1, "time_s") != LUA_TTABLE)
+        luaL_error(L, "field 'time_s': expected a list of numbers, got %s", luaL_typename(L, -1));
+    lua_Integer length = luaL_len(L, -1);
+    if (length < 1 || length > TG_SPLIT_ATOMS)
+        luaL_error(L, "field 'time_s': expected 1 to %d atoms, got %I", TG_SPLIT_ATOMS, (LUAI_UACINT)length);
+    int atoms = (int)length;
+    tg_terms *terms = lua_newuserdatauv(L, tg_terms_bytes(atoms), 0);
+    luaL_setmetatable(L, TERMS);
+    int index = lua_gettop(L);
+    tg_split_terms from = {
+        .atoms = atoms,
+        .microbatches = tg_integer_field(L, 1, "microbatches", 1, INT32_MAX),
+        .time_s = check_list(L, "time_s", atoms, true),
+        .static_bytes = check_list(L, "static_bytes", atoms, true),
+        .inflight_bytes = check_list(L, "inflight_bytes", atoms, true),
+        .transient_bytes = check_list(L, "transient_bytes", atoms, false),
+        .recomputable = check_booleans(L, "recomputable", atoms),
+        .recompute_s = check_list(L, "recompute_s", atoms, false),
+        .recomputed_inflight_bytes = check_list(L, "recomputed_inflight_bytes", atoms, false),
+        .recompute_peak_bytes = check_list(L, "recompute_peak_bytes", atoms, false),
+        .stage_s = tg_number_field_or(L, 1, "stage_s", 0),
+        .stage_static_bytes = tg_number_field_or(L, 1, "stage_static_bytes", 0),
+        .capacity_bytes = tg_number_field(L, 1, "capacity_bytes"),
+    };
+    tg_error err;
+    if (tg_terms_init(terms, &from, &err) != TG_OK)
+        return luaL_error(L, "%s", err.message);
+    lua_settop(L, index);
+    return 1;
+}
+
+/* (terms, first, last, stages, successors, allow_recompute) */
+static const tg_terms *check_query(lua_State *L, tg_split_query *query)
+{
+    const tg_terms *terms = luaL_checkudata(L, 1, TERMS);
+    tg_check_run(L, 2, &query->first, &query->last);
+    query->stages = tg_check_integer(L, 4, 1, INT32_MAX);
+    query->successors = tg_check_integer(L, 5, 0, INT32_MAX);
+    query->allow_recompute = lua_toboolean(L, 6);
+    return terms;
+}
+
+static void push_integers(lua_State *L, const int *list, int count)
+{
+    lua_createtable(L, count, 0);
+    for (int i = 0; i < count; i++) {
+        lua_pushinteger(L, list[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+}
+
+/* terms:split(first, last, stages, successors, allow_recompute) -> bottleneck_s, latency_s, bounds, recomputed
+ * | nil, short_bytes, stage. bounds: the last atom of each stage; recomputed: how many of its first recomputable atoms
+ * each stage recomputes; short_bytes: infinite if there are more stages than atoms. */
+static int terms_split(lua_State *L)
+{
+    tg_split_query query;
+    const tg_terms *terms = check_query(L, &query);
+    int last[TG_SPLIT_ATOMS], recomputed[TG_SPLIT_ATOMS];
+    tg_split split;
+    tg_error err;
+    if (tg_split_run(terms, &query, &split, last, recomputed, &err) != TG_OK)
+        return luaL_error(L, "%s", err.message);
+    if (!split.fits) {
+        double short_bytes;
+        int stage;
+        if (tg_split_shortage(terms, &query, &short_bytes, &stage, &err) != TG_OK)
+            return luaL_error(L, "%s", err.message);
+        lua_pushnil(L);
+        lua_pushnumber(L, short_bytes);
+        lua_pushinteger(L, stage + 1);
+        return 3;
+    }
+    lua_pushnumber(L, split.bottleneck_s);
+    lua_pushnumber(L, split.latency_s);
+    push_integers(L, last, query.stages);
+    push_integers(L, recomputed, query.stages);
+    return 4;
+}
+
+/* terms:probe(first, last, stages, successors, allow_recompute) -> bottleneck_s, latency_s | nil; split without tables
+ */
+static int terms_probe(lua_State *L)
+{
+    tg_split_query query;
+    const tg_terms *terms = check_query(L, &query);
+    tg_split split;
+    tg_error err;
+    if (tg_split_run(terms, &query, &split, NULL, NULL, &err) != TG_OK)
+        return luaL_error(L, "%s", err.message);
+    if (!split.fits)
+        return 0;
+    lua_pushnumber(L, split.bottleneck_s);
+    lua_pushnumber(L, split.latency_s);
+    return 2;
+}
+
+static int terms_length(lua_State *L)
+{
+    lua_pushinteger(L, tg_terms_atoms(luaL_checkudata(L, 1, TERMS)));
+    return 1;
+}
+
+static double check_bytes(lua_State *L, int arg)
+{
+    double value = luaL_checknumber(L, arg);
+    luaL_argcheck(L, isfinite(value) && value >= 0, arg, "expected a finite number of bytes, at least 0");
+    return value;
+}
+
+/* (static_bytes, transient_bytes, inflight_bytes, capacity_bytes, microbatches) */
+static tg_stage_memory check_memory(lua_State *L, int *microbatches)
+{
+    tg_stage_memory memory = {.static_bytes = check_bytes(L, 1),
+                              .transient_bytes = check_bytes(L, 2),
+                              .inflight_bytes = check_bytes(L, 3),
+                              .capacity_bytes = check_bytes(L, 4)};
+    *microbatches = tg_check_integer(L, 5, 1, INT32_MAX);
+    return memory;
+}
+
+/* core.bears(static_bytes, transient_bytes, inflight_bytes, capacity_bytes, microbatches) -> the most stages that may
+ * stand behind such a stage, -1 if it fits nowhere, core.no_limit (larger than any count) if anywhere */
+static int bears(lua_State *L)
+{
+    int microbatches;
+    tg_stage_memory memory = check_memory(L, &microbatches);
+    lua_pushinteger(L, tg_memory_bears(&memory, microbatches));
+    return 1;
+}
+
+/* core.max_inflight(as bears) -> the most microbatches it holds at once, 0 if none, core.no_limit if all */
+static int max_inflight(lua_State *L)
+{
+    int microbatches;
+    tg_stage_memory memory = check_memory(L, &microbatches);
+    lua_pushinteger(L, tg_memory_max_inflight(&memory, microbatches));
+    return 1;
+}
+
+/* core.max_successors(stages, microbatches) -> as bears, for a row of stages, each with static_bytes, transient_bytes,
+ * inflight_bytes, capacity_bytes (other fields are ignored) */
+static int max_successors(lua_State *L)
+{
+    luaL_checktype(L, 1, LUA_TTABLE);
+    int microbatches = tg_check_integer(L, 2, 1, INT32_MAX), count = (int)luaL_len(L, 1);
+    luaL_argcheck(L, count > 0, 1, "expected at least one stage");
+    tg_stage_memory *stages = lua_newuserdatauv(L, (size_t)count * sizeof *stages, 0);
+    for (int i = 0; i < count; i++) {
+        luaL_argcheck(L, lua_geti(L, 1, i + 1) == LUA_TTABLE, 1, "expected a list of stages");
+        int stage = lua_gettop(L);
+        stages[i] = (tg_stage_memory){.static_bytes = tg_number_field(L, stage, "static_bytes"),
+                                      .transient_bytes = tg_number_field(L, stage, "transient_bytes"),
+                                      .inflight_bytes = tg_number_field(L, stage, "inflight_bytes"),
+                                      .capacity_bytes = tg_number_field(L, stage, "capacity_bytes")};
+        lua_pop(L, 1);
+    }
+    lua_pushinteger(L, tg_plan_max_successors(stages, count, microbatches));
+    return 1;
+}
+
+void tg_open_terms(lua_State *L)
+{
+    static const luaL_Reg functions[] = {{"terms", terms_new},
+                                         {"bears", bears},
+                                         {"max_inflight", max_inflight},
+                                         {"max_successors", max_successors},
+                                         {NULL, NULL}};
+    static const luaL_Reg methods[] = {
+        {"split", terms_split}, {"probe", terms_probe}, {"__len", terms_length}, {NULL, NULL}};
+    if (luaL_newmetatable(L, TERMS)) {
+        luaL_setfuncs(L, methods, 0);
+        lua_pushvalue(L, -1);
+        lua_setfield(L, -2, "__index");
+        lua_pushliteral(L, "tangram.Terms");
+        lua_setfield(L, -2, "__metatable");
+    }
+    lua_pop(L, 1);
+    luaL_setfuncs(L, functions, 0);
+    lua_pushinteger(L, TG_NO_LIMIT);
+    lua_setfield(L, -2, "no_limit");
+}

@@ -1,0 +1,59 @@
+/* Cuts a run of atoms into stages that all use one strategy on equal GPUs: the bottleneck is least, then the sum. Made
+ * for adapters that ask it for every slice, island, position and strategy: a call takes microseconds and, up to 127
+ * atoms, allocates nothing. */
+#ifndef TG_PIPELINE_SPLIT_H
+#define TG_PIPELINE_SPLIT_H
+
+#include "base/base.h"
+
+enum { TG_SPLIT_ATOMS = 1024 }; /* a terms object holds at most so many */
+
+/* What one strategy on one island costs, per atom of the whole model; all numbers finite and at least 0. */
+typedef struct {
+    int atoms, microbatches;
+    const double *time_s; /* forward + backward of one microbatch, nothing recomputed */
+    const double *static_bytes;
+    const double *inflight_bytes;            /* each microbatch in flight */
+    const double *transient_bytes;           /* a stage bears the largest of its atoms' */
+    const bool *recomputable;                /* layers are, embedding and head are not */
+    const double *recompute_s;               /* more time if recomputed in full */
+    const double *recomputed_inflight_bytes; /* in place of inflight_bytes, which is no smaller */
+    const double *recompute_peak_bytes;      /* on top of transient: the largest of the stage's recomputed atoms' */
+    double stage_s, stage_static_bytes;      /* added to each stage */
+    double capacity_bytes;
+} tg_split_terms;
+
+/* The terms, worked up: one block of memory, which the caller provides (tg_terms_bytes large, aligned for double) and
+ * releases. It may be read by several threads. Bytes are rounded up to whole ones (capacity down), which makes their
+ * sums exact. */
+typedef struct tg_terms tg_terms;
+size_t tg_terms_bytes(int atoms);
+tg_status tg_terms_init(tg_terms *terms, const tg_split_terms *from, tg_error *err);
+int tg_terms_atoms(const tg_terms *terms);
+
+typedef struct {
+    int first, last; /* atoms [first, last) */
+    int stages;      /* exactly so many, none empty */
+    int successors;  /* stages of the pipeline behind the last of these */
+    bool allow_recompute;
+} tg_split_query;
+
+typedef struct {
+    bool fits;
+    double bottleneck_s, latency_s; /* the largest and the sum of the stages' times */
+} tg_split;
+
+/* Stage k has successors + stages - 1 - k stages behind it, so min(that + 1, microbatches) microbatches in flight; it
+ * recomputes its first r recomputable atoms, r the least that fits. Among all splits the one of least bottleneck, among
+ * those of least sum, among those the same one in every run. last and recomputed (stages numbers each, may be NULL) get
+ * the stages' ends (exclusive) and r. TG_EINPUT if the range is not within the model; fits is false if no split fits.
+ */
+tg_status tg_split_run(const tg_terms *terms, const tg_split_query *query, tg_split *out, int *last, int *recomputed,
+                       tg_error *err);
+
+/* How far a query is from fitting: the least, over all splits, of the bytes short at the worst stage, and that stage
+ * (whatever it recomputes). 0 bytes if it fits, infinite if there are more stages than atoms. */
+tg_status tg_split_shortage(const tg_terms *terms, const tg_split_query *query, double *short_bytes, int *stage,
+                            tg_error *err);
+
+#endif
