@@ -15,8 +15,8 @@ typedef struct tg_json {
     int index;
 } tg_json;
 
-/* Parses one document. TG_EINPUT with line and column on a syntax error; with the path on a duplicate key, a number out of
- * double's range or more than 64 levels. The caller releases *root with cJSON_Delete. */
+/* Parses one document. TG_EINPUT with line and column on a syntax error; with the path on a duplicate key, a number out
+ * of double's range or more than 64 levels. The caller releases *root with cJSON_Delete. */
 tg_status tg_json_parse(const char *text, size_t size, cJSON **root, tg_error *err);
 tg_json tg_json_root(const cJSON *root);
 

@@ -7,23 +7,6 @@
 #include "pipeline/compose.h"
 #include "pipeline/label.h"
 
-static const char ARENA_TYPE[] = "tangram.arena";
-
-static int free_arena(lua_State *L)
-{
-    tg_arena_free(luaL_checkudata(L, 1, ARENA_TYPE));
-    return 0;
-}
-
-/* An arena on the stack, released with its userdata. */
-static tg_arena *push_arena(lua_State *L)
-{
-    tg_arena *arena = lua_newuserdatauv(L, sizeof *arena, 0);
-    arena->blocks = NULL;
-    luaL_setmetatable(L, ARENA_TYPE);
-    return arena;
-}
-
 static double number_field(lua_State *L, int table, const char *name, double otherwise)
 {
     double value = otherwise;
@@ -100,8 +83,9 @@ static tg_status generate_from(lua_State *L, int table, tg_arena *arena, tg_inst
     static const char *const fields[] = {"seed", "atoms", "islands", "variants", "kinds"};
     check_fields(L, table, fields, sizeof fields / sizeof *fields);
     int islands = int_field(L, table, "islands", 4);
-    return tg_instance_generate(arena, (uint64_t)int_field(L, table, "seed", 1), int_field(L, table, "atoms", 42), islands,
-                                int_field(L, table, "variants", 4), int_field(L, table, "kinds", islands), out, err);
+    return tg_instance_generate(arena, (uint64_t)int_field(L, table, "seed", 1), int_field(L, table, "atoms", 42),
+                                islands, int_field(L, table, "variants", 4), int_field(L, table, "kinds", islands), out,
+                                err);
 }
 
 static void push_sequence(lua_State *L, const tg_sequence *sequence)
@@ -157,16 +141,16 @@ static void push_composition(lua_State *L, const tg_composition *composition)
     lua_setfield(L, -2, "top");
 }
 
-/* core.compose(instance, options?) -> result | nil, why. instance: tangram.instance/1 text, or the arguments of a generated
- * one { seed, atoms, islands, variants, kinds }. options: objective, p2p, warmup, gap, time_limit_s, top, cutoff,
- * required_island (from 1). result: found, sequence and top[i].sequence (plans from 1, front first), time_s, bound_s, gap,
- * proved, paper_s, warmup, stopped, labels, simulated, compose_s; without a sequence only found, bound_s, stopped and the
- * last three. */
+/* core.compose(instance, options?) -> result | nil, why. instance: tangram.instance/1 text, or the arguments of a
+ * generated one { seed, atoms, islands, variants, kinds }. options: objective, p2p, warmup, gap, time_limit_s, top,
+ * cutoff, required_island (from 1). result: found, sequence and top[i].sequence (plans from 1, front first), time_s,
+ * bound_s, gap, proved, paper_s, warmup, stopped, labels, simulated, compose_s; without a sequence only found, bound_s,
+ * stopped and the last three. */
 static int compose(lua_State *L)
 {
     tg_compose_options options;
     check_options(L, 2, &options);
-    tg_arena *arena = push_arena(L);
+    tg_arena *arena = tg_push_arena(L);
     tg_instance instance;
     tg_composition composition;
     tg_error err;
@@ -196,7 +180,7 @@ static int generate(lua_State *L)
     lua_Integer seed = luaL_checkinteger(L, 1);
     int atoms = (int)luaL_checkinteger(L, 2), islands = (int)luaL_checkinteger(L, 3);
     int variants = (int)luaL_checkinteger(L, 4), kinds = (int)luaL_optinteger(L, 5, islands);
-    tg_arena *arena = push_arena(L);
+    tg_arena *arena = tg_push_arena(L);
     tg_instance instance;
     tg_error err;
     if (tg_instance_generate(arena, (uint64_t)seed, atoms, islands, variants, kinds, &instance, &err) != TG_OK)
@@ -258,9 +242,9 @@ static void check_pipeline(lua_State *L, pipeline *out)
     }
 }
 
-/* core.simulate(stages, transfer_s, options) -> time_s, operations? | nil, why. stages: { forward_s, backward_s, sync_s },
- * front first; options: microbatches, p2p, warmup (depths), operations (true: return them too, as { stage, microbatch,
- * backward, start_s, end_s } in the order of stage, then of execution). */
+/* core.simulate(stages, transfer_s, options) -> time_s, operations? | nil, why. stages: { forward_s, backward_s, sync_s
+ * }, front first; options: microbatches, p2p, warmup (depths), operations (true: return them too, as { stage,
+ * microbatch, backward, start_s, end_s } in the order of stage, then of execution). */
 static int simulate(lua_State *L)
 {
     pipeline p;
@@ -269,7 +253,8 @@ static int simulate(lua_State *L)
     tg_operation *operations = p.operations ? lua_newuserdatauv(L, count * sizeof *operations, 0) : NULL;
     double time_s;
     tg_error err;
-    if (tg_simulate(p.stages, p.count, p.transfer_s, p.warmup, p.microbatches, p.p2p, &time_s, operations, &err) != TG_OK)
+    if (tg_simulate(p.stages, p.count, p.transfer_s, p.warmup, p.microbatches, p.p2p, &time_s, operations, &err) !=
+        TG_OK)
         return tg_push_failure(L, &err);
     lua_pushnumber(L, time_s);
     if (!operations)
@@ -297,7 +282,7 @@ static int bound(lua_State *L)
 {
     pipeline p;
     check_pipeline(L, &p);
-    tg_arena *arena = push_arena(L);
+    tg_arena *arena = tg_push_arena(L);
     tg_chain chain;
     if (!tg_chain_make(arena, p.count, &chain))
         return luaL_error(L, "out of memory");
@@ -315,9 +300,5 @@ void tg_open_compose(lua_State *L)
 {
     static const luaL_Reg functions[] = {
         {"compose", compose}, {"generate", generate}, {"simulate", simulate}, {"bound", bound}, {NULL, NULL}};
-    luaL_newmetatable(L, ARENA_TYPE);
-    lua_pushcfunction(L, free_arena);
-    lua_setfield(L, -2, "__gc");
-    lua_pop(L, 1);
     luaL_setfuncs(L, functions, 0);
 }

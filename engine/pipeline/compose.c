@@ -13,10 +13,10 @@ typedef struct {
     tg_chain chain;
     const tg_piece **pieces, **front_first; /* of the suffix, rear first; of a whole sequence */
     int piece_count;
-    int *used;            /* islands by kind */
+    int *used;                                    /* islands by kind */
     double *least_r, *least_f, *least_bottleneck; /* of any cover of [0, i) */
-    double target;        /* labels whose bound is at least this are cut */
-    double least_cut;     /* least bound of a label cut */
+    double target;                                /* labels whose bound is at least this are cut */
+    double least_cut;                             /* least bound of a label cut */
     double deadline_s;
     tg_stop stopped;
     long labels, simulated;
@@ -27,7 +27,8 @@ typedef struct {
 
 void tg_compose_defaults(tg_compose_options *options)
 {
-    *options = (tg_compose_options){.gap = 0.005, .time_limit_s = INFINITY, .top = 1, .cutoff = INFINITY, .required_island = -1};
+    *options = (tg_compose_options){
+        .gap = 0.005, .time_limit_s = INFINITY, .top = 1, .cutoff = INFINITY, .required_island = -1};
 }
 
 static bool stopped(search *s)
@@ -54,13 +55,15 @@ static tg_status complete(search *s, double bound, tg_error *err)
             s->transfer_s[k] = s->chain.transfer_s[S - 1 - k];
     }
     double time_s;
-    tg_status status = tg_simulate(s->stages, S, s->transfer_s, s->warmup, problem->microbatches, options->p2p, &time_s, NULL, err);
+    tg_status status =
+        tg_simulate(s->stages, S, s->transfer_s, s->warmup, problem->microbatches, options->p2p, &time_s, NULL, err);
     if (status != TG_OK)
         return status;
     s->simulated++;
     for (int i = 0; i < s->piece_count; i++)
         s->front_first[i] = s->pieces[s->piece_count - 1 - i];
-    tg_incumbent_offer(&s->incumbent, s->front_first, s->piece_count, options->objective == TG_PAPER ? bound : time_s, time_s, s->warmup);
+    tg_incumbent_offer(&s->incumbent, s->front_first, s->piece_count, options->objective == TG_PAPER ? bound : time_s,
+                       time_s, s->warmup);
     s->target = fmin(s->target, tg_incumbent_limit(&s->incumbent) * (1 - options->gap));
     return TG_OK;
 }
@@ -79,14 +82,16 @@ static tg_status extend(search *s, int boundary, int front_class, tg_label behin
         if (isinf(c))
             continue;
         tg_label label = tg_chain_push_content(&s->chain, content, c, problem, behind);
-        double bound = fmax(label.e + s->least_r[piece->first], fmax(label.x + s->least_f[piece->first], s->least_bottleneck[piece->first]));
+        double bound = fmax(label.e + s->least_r[piece->first],
+                            fmax(label.x + s->least_f[piece->first], s->least_bottleneck[piece->first]));
         s->labels++;
         if (bound >= s->target) {
             s->least_cut = fmin(s->least_cut, bound);
         } else {
             s->pieces[s->piece_count++] = piece;
             s->used[piece->kind]++;
-            tg_status status = piece->first == 0 ? complete(s, label.x, err) : extend(s, piece->first, piece->front_class, label, err);
+            tg_status status =
+                piece->first == 0 ? complete(s, label.x, err) : extend(s, piece->first, piece->front_class, label, err);
             s->used[piece->kind]--;
             s->piece_count--;
             if (status != TG_OK)
@@ -107,7 +112,8 @@ static void find_least(search *s)
             const tg_content *content = &problem->content[piece->content];
             s->least_r[i] = fmin(s->least_r[i], content->r + s->least_r[piece->first]);
             s->least_f[i] = fmin(s->least_f[i], content->f + s->least_f[piece->first]);
-            s->least_bottleneck[i] = fmin(s->least_bottleneck[i], fmax(content->bottleneck_s, s->least_bottleneck[piece->first]));
+            s->least_bottleneck[i] =
+                fmin(s->least_bottleneck[i], fmax(content->bottleneck_s, s->least_bottleneck[piece->first]));
         }
     }
 }
@@ -123,8 +129,8 @@ static tg_status check_options(const tg_instance *instance, const tg_compose_opt
     if (isnan(options->cutoff))
         return tg_fail(err, TG_EINPUT, "cutoff: not a number");
     if (options->required_island < -1 || options->required_island >= instance->islands)
-        return tg_fail(err, TG_EINPUT, "required island: expected one of the %d islands, got index %d", instance->islands,
-                       options->required_island);
+        return tg_fail(err, TG_EINPUT, "required island: expected one of the %d islands, got index %d",
+                       instance->islands, options->required_island);
     if (options->objective == TG_PAPER && options->warmup == TG_AUTO)
         return tg_fail(err, TG_EINPUT, "warmup: the paper's objective knows no depths but 1f1b, got auto");
     if (options->warmup == TG_AUTO)
@@ -132,8 +138,8 @@ static tg_status check_options(const tg_instance *instance, const tg_compose_opt
     return TG_OK;
 }
 
-tg_status tg_compose(tg_arena *arena, const tg_instance *instance, const tg_compose_options *options, tg_composition *out,
-                     tg_error *err)
+tg_status tg_compose(tg_arena *arena, const tg_instance *instance, const tg_compose_options *options,
+                     tg_composition *out, tg_error *err)
 {
     *out = (tg_composition){.bound_s = INFINITY};
     const double start_s = tg_clock_s();
@@ -157,8 +163,8 @@ tg_status tg_compose(tg_arena *arena, const tg_instance *instance, const tg_comp
     s.stages = tg_arena_alloc(arena, most, sizeof *s.stages);
     s.transfer_s = tg_arena_alloc(arena, most, sizeof(double));
     s.warmup = tg_arena_alloc(arena, most, sizeof(int));
-    if (!tg_chain_make(arena, problem.most_stages, &s.chain) || !s.pieces || !s.front_first || !s.used || !s.least_r || !s.least_f ||
-        !s.least_bottleneck || !s.stages || !s.transfer_s || !s.warmup)
+    if (!tg_chain_make(arena, problem.most_stages, &s.chain) || !s.pieces || !s.front_first || !s.used || !s.least_r ||
+        !s.least_f || !s.least_bottleneck || !s.stages || !s.transfer_s || !s.warmup)
         return tg_fail(err, TG_EMEMORY, "out of memory");
     find_least(&s);
     double proven = fmax(s.least_bottleneck[problem.atoms], s.least_f[problem.atoms]);

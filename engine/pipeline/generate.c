@@ -1,7 +1,7 @@
 /* Random instances in the likeness of real ones: a model of equal layers between a light embedding and a head, islands
- * of 2 to 8 GPUs of unlike speed, plans of 1, 2 or 4 stages with and without recompute, and memory that bounds what is in
- * flight. As for an adapter whose answers are reused, slices of equal content on equal islands have equal plans. Only
- * sums, products and divisions are used, so that the same arguments give the same instance on every machine. */
+ * of 2 to 8 GPUs of unlike speed, plans of 1, 2 or 4 stages with and without recompute, and memory that bounds what is
+ * in flight. As for an adapter whose answers are reused, slices of equal content on equal islands have equal plans.
+ * Only sums, products and divisions are used, so that the same arguments give the same instance on every machine. */
 #include "pipeline/instance.h"
 
 #include <stdio.h>
@@ -141,8 +141,9 @@ tg_status tg_instance_generate(tg_arena *arena, uint64_t seed, int atoms, int is
             for (int i = 0; i < islands; i++)
                 for (int v = 0; v < variants; v++) {
                     size_t ends = (size_t)(first == 0) + 2 * (size_t)(last == atoms);
-                    size_t signature = ((size_t)(i % kinds) * signatures + (size_t)(last - first - 1) * 4 + ends) *
-                                           (size_t)variants + (size_t)v;
+                    size_t signature =
+                        ((size_t)(i % kinds) * signatures + (size_t)(last - first - 1) * 4 + ends) * (size_t)variants +
+                        (size_t)v;
                     tg_partial *content = &made[signature];
                     if (!content->stages &&
                         !make_plan(arena, mix(seed ^ mix(signature)), &kind_of[i % kinds], atoms, first, last, content))

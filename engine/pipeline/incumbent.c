@@ -57,7 +57,8 @@ static bool insert(tg_incumbent *incumbent)
 {
     tg_found *found = incumbent->found, fresh = found[incumbent->count];
     for (int i = 0; i < incumbent->count; i++)
-        if (found[i].count == fresh.count && memcmp(found[i].plans, fresh.plans, (size_t)fresh.count * sizeof(int)) == 0)
+        if (found[i].count == fresh.count &&
+            memcmp(found[i].plans, fresh.plans, (size_t)fresh.count * sizeof(int)) == 0)
             return false;
     int at = incumbent->count;
     while (at > 0 && better(incumbent, &fresh, &found[at - 1])) {
@@ -72,7 +73,8 @@ static bool insert(tg_incumbent *incumbent)
     return at < incumbent->count;
 }
 
-/* The next way to name the islands in lexicographic order, each piece one of its kind's members; false after the last. */
+/* The next way to name the islands in lexicographic order, each piece one of its kind's members; false after the last.
+ */
 static bool next_names(tg_incumbent *incumbent, const tg_piece *const *pieces, int count)
 {
     const tg_problem *problem = incumbent->problem;

@@ -26,8 +26,8 @@ tg_status tg_incumbent_make(tg_arena *arena, const tg_problem *problem, tg_incum
 /* Only sequences of a lower value matter still: the N-th best, or the cutoff. */
 double tg_incumbent_limit(const tg_incumbent *incumbent);
 
-/* Enters the sequence of these pieces (front first) with its value, time and depths: every way to name its equal islands
- * is a sequence of its own, of which the lexicographically first come first. */
+/* Enters the sequence of these pieces (front first) with its value, time and depths: every way to name its equal
+ * islands is a sequence of its own, of which the lexicographically first come first. */
 void tg_incumbent_offer(tg_incumbent *incumbent, const tg_piece *const *pieces, int count, double value, double time_s,
                         const int *warmup);
 

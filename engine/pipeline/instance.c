@@ -12,7 +12,8 @@ static const double most_s = 1e12, most_bytes = 1e18;
 double tg_instance_transfer_s(const tg_instance *instance, const tg_partial *p, const tg_partial *q)
 {
     const tg_link *link = &instance->links[(size_t)p->rear_class * (size_t)instance->classes + (size_t)q->front_class];
-    return link->bytes_per_s > 0 ? link->latency_s + instance->boundary_bytes[p->last - 1] / link->bytes_per_s : INFINITY;
+    return link->bytes_per_s > 0 ? link->latency_s + instance->boundary_bytes[p->last - 1] / link->bytes_per_s
+                                 : INFINITY;
 }
 
 static tg_status out_of_memory(tg_error *err)
@@ -20,11 +21,11 @@ static tg_status out_of_memory(tg_error *err)
     return tg_fail(err, TG_EMEMORY, "out of memory");
 }
 
-#define TRY(call)                                                                                                     \
-    do {                                                                                                              \
-        tg_status tried = (call);                                                                                     \
-        if (tried != TG_OK)                                                                                           \
-            return tried;                                                                                             \
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        tg_status tried = (call);                                                                                      \
+        if (tried != TG_OK)                                                                                            \
+            return tried;                                                                                              \
     } while (0)
 #define FIELDS(names) (names), sizeof(names) / sizeof *(names)
 
@@ -143,7 +144,8 @@ static tg_status read_stage(const tg_json *at, tg_stage_time *out, tg_error *err
     return read_optional(at, "max_inflight", 1, INT_MAX, true, &out->max_inflight, err);
 }
 
-static tg_status read_plan(tg_arena *arena, const tg_json *at, const tg_instance *instance, tg_partial *out, tg_error *err)
+static tg_status read_plan(tg_arena *arena, const tg_json *at, const tg_instance *instance, tg_partial *out,
+                           tg_error *err)
 {
     static const char *const fields[] = {"island", "first",  "last",        "max_successors", "min_successors",
                                          "gpus",   "stages", "front_class", "rear_class",     "inner_transfer_s"};
@@ -178,7 +180,7 @@ static tg_status read_plan(tg_arena *arena, const tg_json *at, const tg_instance
 
 static tg_status read_root(tg_arena *arena, const tg_json *root, tg_instance *out, tg_error *err)
 {
-    static const char *const fields[] = {"format", "atoms", "microbatches", "boundary_bytes",
+    static const char *const fields[] = {"format",  "atoms", "microbatches", "boundary_bytes",
                                          "islands", "links", "class_island", "plans"};
     tg_json at, list;
     const char *format;
@@ -242,8 +244,8 @@ static void write_plan(tg_text *text, const tg_partial *plan, bool classes)
     tg_text_add(text, ",\"gpus\":%d,\"stages\":[", plan->gpus);
     for (int s = 0; s < plan->stage_count; s++) {
         const tg_stage_time *stage = &plan->stages[s];
-        tg_text_add(text, "%s{\"forward_s\":%.17g,\"backward_s\":%.17g,\"sync_s\":%.17g", s ? "," : "", stage->forward_s,
-                    stage->backward_s, stage->sync_s);
+        tg_text_add(text, "%s{\"forward_s\":%.17g,\"backward_s\":%.17g,\"sync_s\":%.17g", s ? "," : "",
+                    stage->forward_s, stage->backward_s, stage->sync_s);
         if (stage->max_inflight)
             write_limit(text, "max_inflight", stage->max_inflight);
         tg_text_add(text, "}");

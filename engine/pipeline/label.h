@@ -4,7 +4,8 @@
 
 #include "pipeline/problem.h"
 
-/* R: round trip of one microbatch; E: first forward to last backward of the front stage; X: to the end of the iteration. */
+/* R: round trip of one microbatch; E: first forward to last backward of the front stage; X: to the end of the
+ * iteration. */
 typedef struct {
     double r, e, x;
 } tg_label;

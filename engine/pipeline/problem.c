@@ -84,7 +84,8 @@ static void describe(tg_content *content, const tg_partial *plan, const tg_compo
     content->rear_lead = r - content->rear_s;
     content->rear_lead_f = sum_f - rear->forward_s;
     if (options->objective == TG_PAPER) {
-        /* T of a suffix takes the place of E and of X: T' = max(r + 2c + T, r + R' + (B-1) max(bottleneck, c) + sync). */
+        /* T of a suffix takes the place of E and of X: T' = max(r + 2c + T, r + R' + (B-1) max(bottleneck, c) + sync).
+         */
         content->e = content->f = r;
         content->bottleneck_s = r + ((B - 1) * bottleneck + sync);
     } else {
@@ -229,8 +230,10 @@ static bool find_kinds(tg_arena *arena, making *m, tg_problem *out)
 {
     const tg_instance *instance = m->instance;
     const size_t I = (size_t)instance->islands, C = (size_t)instance->classes;
-    int *class_count = tg_arena_alloc(arena, I, sizeof *class_count), *kind_of = tg_arena_alloc(arena, I, sizeof *kind_of);
-    int **class_of = tg_arena_alloc(arena, I, sizeof *class_of), *spare = malloc(((size_t)instance->plans + 1) * sizeof *spare);
+    int *class_count = tg_arena_alloc(arena, I, sizeof *class_count),
+        *kind_of = tg_arena_alloc(arena, I, sizeof *kind_of);
+    int **class_of = tg_arena_alloc(arena, I, sizeof *class_of),
+        *spare = malloc(((size_t)instance->plans + 1) * sizeof *spare);
     int *first = tg_arena_alloc(arena, I, sizeof *first), *size = tg_arena_alloc(arena, I, sizeof *size);
     bool *sorted = tg_arena_alloc(arena, I, sizeof *sorted);
     bool fits = class_count && kind_of && class_of && spare && first && size && sorted;
@@ -253,8 +256,8 @@ static bool find_kinds(tg_arena *arena, making *m, tg_problem *out)
             continue;
         for (; k < out->kinds; k++) {
             int j = first[k];
-            if (i == out->options->required_island || j == out->options->required_island || m->sum[i] != m->sum[j] || count != out->rank_start[j + 1] - out->rank_start[j] ||
-                class_count[i] != class_count[j] ||
+            if (i == out->options->required_island || j == out->options->required_island || m->sum[i] != m->sum[j] ||
+                count != out->rank_start[j + 1] - out->rank_start[j] || class_count[i] != class_count[j] ||
                 !links_exchange(m, (const int *const *)class_of, class_count, j, i))
                 continue;
             const int both[2] = {i, j};

@@ -1,5 +1,5 @@
-/* A composition instance made ready for the search: equal islands joined into kinds, equal plans into contents. Private to
- * the composer. */
+/* A composition instance made ready for the search: equal islands joined into kinds, equal plans into contents. Private
+ * to the composer. */
 #ifndef TG_PIPELINE_PROBLEM_H
 #define TG_PIPELINE_PROBLEM_H
 
@@ -18,12 +18,13 @@ typedef struct {
     const tg_stage_time *stages;
     const double *inner_transfer_s;
     int stage_count;
-    double r, e, f;         /* of the map */
-    double bottleneck_s;    /* no sequence with it takes less: B (f+b) + g of a stage (paper: its own T) */
-    double front_s;         /* t = f+b of the front stage */
-    double rear_s, rear_forward_s, rear_backward_s, rear_sync_s; /* of the rear stage, for the loop over the outer link */
+    double r, e, f;      /* of the map */
+    double bottleneck_s; /* no sequence with it takes less: B (f+b) + g of a stage (paper: its own T) */
+    double front_s;      /* t = f+b of the front stage */
+    double rear_s, rear_forward_s, rear_backward_s,
+        rear_sync_s;               /* of the rear stage, for the loop over the outer link */
     double rear_lead, rear_lead_f; /* Σ (t + 2 inner c) and Σ (f + inner c) in front of the rear stage */
-    tg_map *maps;           /* by n; NULL until needed */
+    tg_map *maps;                  /* by n; NULL until needed */
 } tg_content;
 
 /* A plan of a kind's first island. */
@@ -41,17 +42,17 @@ typedef struct {
     int kinds;
     int *members;      /* islands, kind by kind, ascending in each */
     int *member_start; /* kinds + 1 */
-    int *rank;         /* instance plans, island by island, each in one canonical order: equal islands agree rank by rank */
-    int *rank_start;   /* islands + 1 */
-    int classes;       /* canonical: those of the kinds' first islands */
+    int *rank; /* instance plans, island by island, each in one canonical order: equal islands agree rank by rank */
+    int *rank_start; /* islands + 1 */
+    int classes;     /* canonical: those of the kinds' first islands */
     int *class_kind;
     double *latency_s, *per_byte_s; /* classes * classes; infinite without a link. Same kind: between two members */
     int contents;
     tg_content *content;
     int pieces;
     tg_piece *piece;
-    int *piece_start; /* atoms + 1: pieces by last, those of last = i at piece_start[i - 1] … piece_start[i] */
-    int most_stages;  /* no sequence has more */
+    int *piece_start;  /* atoms + 1: pieces by last, those of last = i at piece_start[i - 1] … piece_start[i] */
+    int most_stages;   /* no sequence has more */
     int required_kind; /* -1: none */
 } tg_problem;
 

@@ -3,16 +3,16 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Both simulations walk each stage's own list of operations as far as its inputs allow and go on with a neighbour when it
- * gets something to do, so each operation is looked at a bounded number of times. */
+/* Both simulations walk each stage's own list of operations as far as its inputs allow and go on with a neighbour when
+ * it gets something to do, so each operation is looked at a bounded number of times. */
 typedef struct {
     const tg_stage_time *stages;
     const double *transfer_s;
     int count, microbatches;
-    int *depth;                   /* forwards before the first backward, at most microbatches */
-    int *done;                    /* operations (blocking: steps) that the stage has behind it */
-    double *free_s;               /* when the stage is free */
-    double *finished_s;           /* end of its last backward so far */
+    int *depth;                    /* forwards before the first backward, at most microbatches */
+    int *done;                     /* operations (blocking: steps) that the stage has behind it */
+    double *free_s;                /* when the stage is free */
+    double *finished_s;            /* end of its last backward so far */
     double *activation, *gradient; /* count * microbatches: arrival (blocking: posts), NaN until known */
     double *post_activation, *post_gradient;
     bool *posted; /* blocking: the stage waits in a batch whose messages it has posted */
@@ -88,8 +88,8 @@ typedef struct {
     int send_forward, receive_forward, send_backward, receive_backward;
 } batch;
 
-/* Step k of a stage: true and *operation for a computation, else *messages. Warm-up: receive-F, F, send-F each, then one
- * receive-F; steady: F, batch, B, batch; then receive-B, B, send-B each. */
+/* Step k of a stage: true and *operation for a computation, else *messages. Warm-up: receive-F, F, send-F each, then
+ * one receive-F; steady: F, batch, B, batch; then receive-B, B, send-B each. */
 static bool blocking_step(int k, int w, int B, int *operation, batch *messages)
 {
     *messages = (batch){-1, -1, -1, -1};
@@ -203,13 +203,14 @@ static void *take(unsigned char **memory, size_t bytes)
     return at;
 }
 
-tg_status tg_simulate(const tg_stage_time *stages, int count, const double *transfer_s, const int *warmup, int microbatches,
-                      tg_p2p p2p, double *time_s, tg_operation *operations, tg_error *err)
+tg_status tg_simulate(const tg_stage_time *stages, int count, const double *transfer_s, const int *warmup,
+                      int microbatches, tg_p2p p2p, double *time_s, tg_operation *operations, tg_error *err)
 {
     if (count < 1 || microbatches < 1)
         return tg_fail(err, TG_EINPUT, "a pipeline needs at least one stage and one microbatch");
     const size_t S = (size_t)count, cells = S * (size_t)microbatches, arrays = p2p == TG_BLOCKING ? 4 : 2;
-    unsigned char *memory = malloc(arrays * (cells * sizeof(double) + 16) + S * (3 * sizeof(int) + 2 * sizeof(double) + 2) + 112);
+    unsigned char *memory =
+        malloc(arrays * (cells * sizeof(double) + 16) + S * (3 * sizeof(int) + 2 * sizeof(double) + 2) + 112);
     if (!memory)
         return tg_fail(err, TG_EMEMORY, "out of memory");
     unsigned char *at = memory;
