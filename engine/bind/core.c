@@ -26,7 +26,10 @@ int luaopen_tangram_core(lua_State *L)
     lua_setfield(L, -2, "nearest");
     tg_open_state(L);
     tg_open_json(L);
+    tg_open_compose(L);
+    tg_open_model(L);
     tg_open_cluster(L);
     tg_open_terms(L);
+    tg_open_plan(L);
     return 1;
 }

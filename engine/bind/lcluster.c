@@ -6,30 +6,11 @@
 #include "bind/core.h"
 
 #define CLUSTER "tangram.cluster"
-#define ARENA "tangram.arena"
 
 typedef struct {
     tg_arena arena;
     tg_cluster cluster; /* no node: closed */
 } cluster_ud;
-
-static int free_arena(lua_State *L)
-{
-    tg_arena_free(luaL_checkudata(L, 1, ARENA));
-    return 0;
-}
-
-tg_arena *tg_push_arena(lua_State *L)
-{
-    tg_arena *arena = lua_newuserdatauv(L, sizeof *arena, 0);
-    *arena = (tg_arena){0};
-    if (luaL_newmetatable(L, ARENA)) {
-        lua_pushcfunction(L, free_arena);
-        lua_setfield(L, -2, "__gc");
-    }
-    lua_setmetatable(L, -2);
-    return arena;
-}
 
 static cluster_ud *push_cluster(lua_State *L)
 {

@@ -8,9 +8,6 @@
 /* Argument 1, a Cluster that is not closed. */
 const tg_cluster *tg_check_cluster(lua_State *L);
 
-/* Pushes a value that holds an arena for the time of one call; collected like any other. */
-tg_arena *tg_push_arena(lua_State *L);
-
 /* What tg_fail says when the engine is out of memory raises; all else is nil, why. */
 int tg_cluster_failure(lua_State *L, tg_status status, const tg_error *err);
 

@@ -32,6 +32,7 @@ end
 
 local function range(field)
   if field.type == "list" and (field.min or field.max) then
+    if field.min == field.max then return (" of %d items"):format(field.min) end
     return field.max and (" of %d to %d items"):format(field.min or 0, field.max) or (" of at least %d items"):format(field.min)
   end
   if field.min and field.max then return (" from %s to %s"):format(show(field.min), show(field.max)) end
@@ -56,7 +57,9 @@ function schema.expected(field)
     for i, one in ipairs(field.any_of) do words[i] = schema.expected(one) end
     return table.concat(words, ", or ")
   elseif field.type == "enum" then
-    return "one of '" .. table.concat(field.values, "', '") .. "'"
+    local words <const> = {}
+    for i, value in ipairs(field.values) do words[i] = show(value) end
+    return "one of " .. table.concat(words, ", ")
   end
   local words <const> = assert(nouns[field.type], "schema: unknown type") .. range(field)
   return field.item and ("%s (each: %s)"):format(words, schema.expected(field.item)) or words
@@ -99,13 +102,19 @@ local function check_map(value, field, where)
 end
 
 --- A checked copy of one value, or raises.
+---@param value any
+---@param field table
+---@param where string place and field
+---@return any
 function check_field(value, field, where)
   if field.any_of then
-    local inner -- of the alternative that takes tables: it names the place inside
+    local inner -- of the alternative that takes such tables: it names the place inside
     for _, one in ipairs(field.any_of) do
       local ok <const>, copy <const> = pcall(check_field, value, one, where)
       if ok then return copy end
-      if type(value) == "table" and containers[one.type] then inner = copy end
+      if type(value) == "table" and containers[one.type] and (one.type == "list") == (value[1] ~= nil) then
+        inner = copy
+      end
     end
     if inner then error(inner, 0) end
     schema.fail(where, value, schema.expected(field))
@@ -135,6 +144,8 @@ function check_field(value, field, where)
   if wanted then schema.fail(where, value, wanted) end
   return copy
 end
+
+schema.value = check_field
 
 --- Raises for the first (by letters) field of value that fields does not have, with the nearest right name.
 local function refuse_unknown(value, fields, where)
