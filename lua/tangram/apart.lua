@@ -16,7 +16,7 @@ local TRAITS <const> = {
 local function contrast(pair)
   local trait <const> = TRAITS[pair.trait]
   return ("%s %s against %s%s"):format(trait.words, trait.format(pair.figures[1]), trait.format(pair.figures[2]),
-    pair.size and (" in groups of %d"):format(pair.size) or "")
+    pair.size and pair.size > 1 and (" in groups of %d"):format(pair.size) or "")
 end
 
 local function links(pair)

@@ -34,8 +34,11 @@ local function quantity(unit) return space * number * space * unit * space * -1 
 local BYTES <const> = quantity(amount)
 local RATE <const> = quantity(amount * (P "/s" + "ps"))
 local FLOPS <const> = quantity(flop * (P "/s" + S "sS"))
-local SECONDS <const> = quantity(P "ms" * Cc(1e-3) + (P "us" + "µs" + "μs") * Cc(1e-6) + P "ns" * Cc(1e-9) + P "min" * Cc(60)
-  + P "h" * Cc(3600) + P "s" * Cc(1))
+-- Divided by, then multiplied with: 30 / 1e6 is 3e-5 to the last bit, 30 * 1e-6 is not.
+local function second(divisor, factor) return Cc(divisor) * Cc(factor) end
+local SECONDS <const> = space * number * space * (P "ms" * second(1e3, 1) + (P "us" + "µs" + "μs") * second(1e6, 1)
+  + P "ns" * second(1e9, 1) + P "min" * second(1, 60) + P "h" * second(1, 3600) + P "s" * second(1, 1)) * space * -1
+  / function(x, divisor, factor) return x / divisor * factor end
 
 local function reader(pattern, expected)
   return function(value)
