@@ -135,18 +135,24 @@ describe("analytic: collectives", function()
   local gpt <const> = bare_gpt(2048, 4, 16, 51200)
   local fast <const> = { constants = { tp_latency_s = 0, dp_latency_s = 0, ep_latency_s = 0, fsdp_exposed = 1 } }
   it("of tensor parallelism: two all-reduces each way in a node, as measured", function()
-    local time <const> = parts(gpt, { intra_from = "measured" }, { dp = 1, tp = 4 }, fast)
+    local time <const> = parts(gpt, {}, { dp = 1, tp = 4 }, fast)
     assert.near(4 * 2 * 3 / 4 * 2 * 16 * 1024 * 2048 / 300e9, time.tp_s, 1e-9)
   end)
   it("take the rate of the group's size, and a share of a datasheet's", function()
-    local pairs_of_links <const> = { intra_from = "measured", intra = { { 2, 250e9 }, { 4, 44e9 } } }
+    local pairs_of_links <const> = { intra = { { 2, 250e9 }, { 4, 44e9 } } }
     local message <const> = 2 * 16 * 1024 * 2048
     assert.near(4 * message / 250e9, parts(gpt, pairs_of_links, { dp = 1, tp = 2 }, fast).tp_s, 1e-9)
     assert.near(4 * 2 * 3 / 4 * message / 44e9, parts(gpt, pairs_of_links, { dp = 1, tp = 4 }, fast).tp_s, 1e-9)
-    assert.near(4 * message / (300e9 * 0.95), parts(gpt, {}, { dp = 1, tp = 2 }, fast).tp_s, 1e-9)
+    assert.near(4 * message / (310e9 * 0.95), parts(gpt, { intra = { { 2, 310e9 } } }, { dp = 1, tp = 2 }, fast).tp_s, 1e-9)
+  end)
+  it("take a share of the network where its rates are nominal", function()
+    local options <const> = { network = "nominal", constants = { dp_latency_s = 0, dp_network_share = 0.25 } }
+    local bytes <const> = 2 * 12 * 2048 ^ 2
+    local time <const> = parts(gpt, { gpus = 16 }, { dp = 16, tp = 1 }, options)
+    assert.near(2 * (7 / 8 * bytes / 300e9 + 1 / 2 * bytes / 8 / (25e9 / 8)), time.reduce_s, 1e-9)
   end)
   it("of the gradients: inside each node, then one share between the nodes", function()
-    local two <const> = { gpus = 16, intra_from = "measured", inter_from = "measured" }
+    local two <const> = { gpus = 16 }
     local bytes <const> = 2 * 12 * 2048 ^ 2
     local time <const> = parts(gpt, two, { dp = 16, tp = 1 }, fast)
     assert.near(2 * (7 / 8 * bytes / 300e9 + 1 / 2 * bytes / 8 / (100e9 / 8)), time.reduce_s, 1e-9)
@@ -155,17 +161,17 @@ describe("analytic: collectives", function()
     assert.near(2 * 1 / 2 * bytes / 8 / (100e9 / 8), across.reduce_s, 1e-9)
   end)
   it("of ZeRO-3 inside each microbatch: two gathers and a reduction", function()
-    local time <const> = parts(gpt, { intra_from = "measured" }, { dp = 8, tp = 1, zero = 3 }, fast)
+    local time <const> = parts(gpt, {}, { dp = 8, tp = 1, zero = 3 }, fast)
     assert.near(3 * 7 / 8 * 2 * 12 * 2048 ^ 2 / 300e9, time.fsdp_s, 1e-9)
     assert.equal(0, time.reduce_s)
   end)
   it("of experts: two all-to-alls each way", function()
-    local time <const> = parts(moe, { gpus = 16, intra_from = "measured", inter_from = "measured" }, { dp = 16, tp = 1, ep = 16 }, fast)
+    local time <const> = parts(moe, { gpus = 16 }, { dp = 16, tp = 1, ep = 16 }, fast)
     local sent <const> = 2 * 1024 * 4 * 2048
     assert.near(4 * (7 / 16 * sent / 300e9 + 8 / 16 * sent / (100e9 / 8)), time.ep_s, 1e-9)
   end)
   it("of fully sharded experts: tokens find replicas in their node, experts are rebuilt beside that", function()
-    local on <const> = { gpus = 16, intra_from = "measured", inter_from = "measured" }
+    local on <const> = { gpus = 16 }
     local instant <const> = {
       gemm_efficiency = 1e9, flash_efficiency = 1e9, memory_efficiency = 1e9, launch_s = 0, kernel_s = 0, ep_latency_s = 0,
     }
@@ -178,7 +184,7 @@ describe("analytic: collectives", function()
     assert.near(3 * rebuilt_s - 2 * 0.9 * exchange_s, time.fsep_s, 1e-8)
   end)
   it("of the ring of keys and values", function()
-    local time <const> = parts(gpt, { intra_from = "measured" }, { dp = 1, tp = 1, cp = 4 }, { constants = { cp_exposed = 0.5 } })
+    local time <const> = parts(gpt, {}, { dp = 1, tp = 1, cp = 4 }, { constants = { cp_exposed = 0.5 } })
     assert.near(3 * 0.5 * 4 * 3 * 2 * 16 * 256 * 2048 / 300e9, time.cp_s, 1e-9)
   end)
   it("of a tied embedding over the slowest link, at one end only", function()
@@ -312,8 +318,8 @@ describe("analytic: everywhere", function()
       end
     end
   end)
-  it("lists its constants with their origin", function()
-    local island <const> = pricing.island()
+  it("lists its constants with their origin; a GPU's own and the option's come first", function()
+    local island <const> = pricing.island({}, { constants = { step_s = 0.25, kernel_s = 3e-6 } })
     local ctx <const> = pricing.context(models.dense, { global_batch = 8, seq_len = 1024 }, island, 1)
     local seen <const> = {}
     for _, one in ipairs(pricing.wrap(PATH, { constants = { step_s = 0.5 } }).constants(island, ctx)) do
@@ -321,8 +327,9 @@ describe("analytic: everywhere", function()
       assert.is_true(#one.source > 0)
       seen[one.name] = one.value
     end
-    assert.equal(0.93, seen.gemm_efficiency)
-    assert.equal(0.5, seen.step_s)
+    assert.same({ 0.93, 0.5, 3e-6 }, { seen.gemm_efficiency, seen.step_s, seen.kernel_s })
+    assert.has_error(function() pricing.wrap(PATH, { constants = { step = 1 } }) end,
+      PATH .. ": constants: got a table, expected names of constants, not 'step' (did you mean 'step_s'?)")
   end)
 end)
 
@@ -379,8 +386,7 @@ describe("analytic: against measured runs", function()
     for _, case in ipairs { { e8, 1.66, 35.66, 26.33 }, { e16, 1.73, 27.79, 18.85 } } do
       local description <const>, imbalance <const>, static_s <const>, sharded_s <const> = table.unpack(case)
       local island <const> = pricing.island {
-        gpus = 32, intra = { { 2, 216e9 } }, inter = { rates = { { 1, 89e9 } }, latency_s = 2e-5 }, intra_from = "measured",
-        inter_from = "measured",
+        gpus = 32, intra = { { 2, 216e9 } }, inter = { rates = { { 1, 89e9 } }, latency_s = 2e-5 },
       }
       local ctx <const> = pricing.context(description, { global_batch = 128, seq_len = 8192 }, island, 2)
       local cost <const> = pricing.wrap(PATH, { imbalance = imbalance })
@@ -398,7 +404,7 @@ describe("analytic: against measured runs", function()
 
   it("the paper's first step of C3: 32 s on 4 A100, attention recomputed in part of the layers", function()
     local island <const> = pricing.island {
-      gpus = 4, gpus_per_node = 4, intra = { { 2, 253.5e9 }, { 4, 44.2e9 } }, intra_from = "measured", inter_from = "measured",
+      gpus = 4, gpus_per_node = 4, intra = { { 2, 253.5e9 }, { 4, 44.2e9 } },
     }
     local gpt_13b <const> = { family = "gpt2", hidden = 5120, layers = 40, heads = 40, vocab = 50272, positions = 2048 }
     local ctx <const> = pricing.context(gpt_13b, {
