@@ -1,3 +1,4 @@
+local catalog <const> = require "tangram.catalog"
 local measured <const> = require "tests.spec.measured"
 local pricing <const> = require "tests.spec.pricing"
 
@@ -223,10 +224,6 @@ describe("analytic: offload", function()
 end)
 
 describe("analytic: everywhere", function()
-  local archs <const> = {
-    Ampere = 312e12, Ada = 165e12, Hopper = 989e12, Blackwell = 2250e12, Volta = 125e12, Turing = 65e12, CDNA3 = 1307e12,
-    Gaudi3 = 1677e12, TPU = 275e12, ["something new"] = 1e14,
-  }
   local models <const> = { dense = bare_gpt(2048, 8, 32), moe = moe, mla = mla }
   local strategies <const> = {
     { dp = 8, tp = 1 }, { dp = 1, tp = 8 }, { dp = 2, tp = 4, zero = 1 }, { dp = 4, tp = 2, zero = 2, recompute = "full" },
@@ -235,14 +232,17 @@ describe("analytic: everywhere", function()
     { dp = 8, tp = 1, offload = "both", zero = 1 }, { dp = 2, tp = 4, recompute = { kind = "selective", layers = 3 } },
   }
   local numbers <const> = { "forward_s", "backward_s", "sync_s", "static_bytes", "inflight_bytes", "transient_bytes" }
-  for arch, flops in pairs(archs) do
-    it("prices are positive, finite and add up on " .. arch, function()
+  local gpus <const> = { { key = "a GPU of which little is known", fp16_flops = 1e14, memory_bytes = 16 * GIB } }
+  for i, gpu in ipairs(catalog.gpus) do gpus[i + 1] = gpu end
+  for _, gpu in ipairs(gpus) do
+    it("prices are positive, finite and add up on " .. gpu.key, function()
+      local cost <const> = pricing.wrap(PATH)
       for _, precision in ipairs { "bf16", "fp8", "fp32" } do
+        local island <const> = pricing.island {
+          compute_flops = math.max(gpu.bf16_flops or 0, gpu.fp16_flops or 0), memory_bytes = gpu.memory_bytes, device = gpu,
+        }
         for _, description in pairs(models) do
-          local fp8_flops <const> = arch == "Hopper" and 2 * flops or nil
-          local island <const> = pricing.island({ compute_flops = flops }, { arch = arch, fp8_flops = fp8_flops })
           local ctx <const> = pricing.context(description, { global_batch = 64, seq_len = 2048, precision = precision }, island, 4)
-          local cost <const> = pricing.wrap(PATH)
           for _, strategy in ipairs(strategies) do
             local stage <const> = cost.stage(pricing.run(ctx), island, strategy, ctx)
             for _, field in ipairs(numbers) do
