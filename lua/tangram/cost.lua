@@ -164,7 +164,7 @@ end
 --- Wraps a loaded cost model for one planning.
 ---@param plugin table kind "cost"
 ---@param options table its options, checked
----@return table cost { name, stage, terms, link, constants }
+---@return table cost { name, plugin, stage, terms, link, constants }
 function cost.wrap(plugin, options)
   local places <const> = {} -- by island and B: the plugin's context, and prices and terms by strategy
 
@@ -217,7 +217,7 @@ function cost.wrap(plugin, options)
     return cost.complete(strategy)
   end
 
-  local wrapped <const> = { name = plugin.name }
+  local wrapped <const> = { name = plugin.name, plugin = plugin }
 
   --- A complete stage: the run of atoms under that strategy.
   function wrapped.stage(run, island, strategy, ctx)
