@@ -157,8 +157,8 @@ describe("uniform", function()
       return false
     end
     assert.is_true(has(function(strategy) return strategy.ep > 1 end))
-    assert.is_true(has(function(strategy) return strategy.fsep end, { zero = { 3 } }))
-    assert.is_false(has(function(strategy) return strategy.fsep end, { zero = { 3 }, fsep = false }))
+    assert.is_true(has(function(strategy) return strategy.fsep end, { zero = { 3 }, max_tp = 1 }))
+    assert.is_false(has(function(strategy) return strategy.fsep end, { zero = { 3 }, max_tp = 1, fsep = false }))
   end)
 
   it("says which stage lacks how much under the strategy nearest to fitting", function()
