@@ -8,6 +8,7 @@
 
 #include "bind/core.h"
 #include "bind/embedded.h"
+#include "bind/lrepl.h"
 
 static int load_embedded(lua_State *L)
 {
@@ -31,6 +32,8 @@ static void preload(lua_State *L)
     }
     lua_pushcfunction(L, luaopen_tangram_core);
     lua_setfield(L, -2, "tangram.core");
+    lua_pushcfunction(L, luaopen_tangram_terminal);
+    lua_setfield(L, -2, "tangram.terminal");
     lua_pop(L, 1);
 }
 
