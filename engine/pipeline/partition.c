@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bits.h"
+
 /* For a limit t let f(t) be the least latency with no cost or transfer above t; f never rises with t, and the optimum
  * is the least f(t) + (microbatches - 1) * t over the entries' costs t. The least t with any partition is found by
  * bisection on reachable states alone, as sets of bits. From the largest t down, each lower bound of f(t) then excludes
@@ -33,7 +35,7 @@ typedef struct {
     int most_layers, layers; /* needed; in use now: all of them or none but layer 0 */
     int words;
     const arc *arcs;
-    const int *arcs_from;  /* atoms + 1: where the arcs of a first atom begin */
+    const int *arcs_from;  /* atoms + 2: where the arcs of a first atom begin */
     uint64_t *rear, *live; /* bits by devices, per (atom, layer) */
     int *low, *high;       /* the span of live, per (atom, layer) */
     double *sum;           /* per (atom, layer, devices), set within the span */
@@ -63,43 +65,16 @@ static const option *usable(const arc *a, int layer, double t, int *from)
     return *from < a->options && a->option[*from].weight_s <= t ? &a->option[*from] : NULL;
 }
 
-static bool any(const uint64_t *bits, int words)
-{
-    for (int w = 0; w < words; w++)
-        if (bits[w])
-            return true;
-    return false;
-}
-
-/* to |= from << by, or >> if by is negative; bits past the words are lost. */
-static void join_shifted(uint64_t *to, const uint64_t *from, int by, int words)
-{
-    int whole = abs(by) / 64, part = abs(by) % 64;
-    for (int w = 0; w + whole < words; w++) {
-        int up = words - 1 - w;
-        if (by >= 0) {
-            uint64_t bits = from[up - whole] << part;
-            if (part && up - whole > 0)
-                bits |= from[up - whole - 1] >> (64 - part);
-            to[up] |= bits;
-        } else {
-            uint64_t bits = from[w + whole] >> part;
-            if (part && w + whole + 1 < words)
-                bits |= from[w + whole + 1] << (64 - part);
-            to[w] |= bits;
-        }
-    }
-}
-
-/* Finished partitions: devices bits that may be used in all. */
+/* Whether a whole partition may use so many devices. */
 static bool is_target(const solver *s, int devices)
 {
-    return devices == s->problem->devices || (s->problem->at_most && devices >= 1 && devices < s->problem->devices);
+    return devices == s->problem->devices || s->problem->at_most;
 }
 
-/* Which suffixes exist within t. */
-static bool reach_from_rear(solver *s, double t)
+/* Which suffixes exist within t, with so many layers; whether one is a whole partition. */
+static bool reach_from_rear(solver *s, int layers, double t)
 {
+    s->layers = layers;
     const int atoms = s->problem->atoms, words = s->words;
     memset(s->rear, 0, row(s, atoms + 1, 0) * (size_t)words * sizeof *s->rear);
     s->rear[row(s, atoms, 0) * (size_t)words] = 1;
@@ -109,9 +84,9 @@ static bool reach_from_rear(solver *s, double t)
             int from = 0;
             for (int layer = 0; layer <= s->layers && usable(c, layer, t, &from); layer++) {
                 const uint64_t *behind = s->rear + row(s, c->last, layer) * (size_t)words;
-                if (any(behind, words))
-                    join_shifted(s->rear + row(s, i, layer_in_front(s, layer)) * (size_t)words, behind, c->devices,
-                                 words);
+                if (tg_bits_any(behind, words))
+                    tg_bits_join_shifted(s->rear + row(s, i, layer_in_front(s, layer)) * (size_t)words, behind,
+                                         c->devices, words);
             }
         }
     for (int layer = 0; layer <= s->layers; layer++)
@@ -144,14 +119,14 @@ static void reach_from_front(solver *s, double t)
                 s->high[r] = w * 64 + 63 - __builtin_clzll(bits);
             }
         }
-        for (int a = i < atoms ? s->arcs_from[i] : 0; i < atoms && a < s->arcs_from[i + 1]; a++) {
+        for (int a = s->arcs_from[i]; a < s->arcs_from[i + 1]; a++) {
             const arc *c = &s->arcs[a];
             int from = 0;
             for (int layer = 0; layer <= s->layers && usable(c, layer, t, &from); layer++) {
                 size_t front = row(s, i, layer_in_front(s, layer));
                 if (s->high[front] >= 0)
-                    join_shifted(s->live + row(s, c->last, layer) * (size_t)words, s->live + front * (size_t)words,
-                                 -c->devices, words);
+                    tg_bits_join_shifted(s->live + row(s, c->last, layer) * (size_t)words,
+                                         s->live + front * (size_t)words, -c->devices, words);
             }
         }
     }
@@ -165,7 +140,7 @@ static void fill_sums(solver *s, double t)
         for (int layer = 0; layer <= s->layers; layer++)
             for (int d = s->low[row(s, i, layer)]; d <= s->high[row(s, i, layer)]; d++)
                 s->sum[row(s, i, layer) * width + (size_t)d] = i == atoms && d == 0 ? 0 : INFINITY;
-        for (int a = i < atoms ? s->arcs_from[i] : 0; i < atoms && a < s->arcs_from[i + 1]; a++) {
+        for (int a = s->arcs_from[i]; a < s->arcs_from[i + 1]; a++) {
             const arc *c = &s->arcs[a];
             const option *o;
             int from = 0;
@@ -216,8 +191,7 @@ static void follow(solver *s, double t, int layer, int devices)
 /* f(t) over so many layers, infinite if there is none; the partition goes to trail. */
 static double least_sum(solver *s, int layers, double t)
 {
-    s->layers = layers;
-    if (!reach_from_rear(s, t))
+    if (!reach_from_rear(s, layers, t))
         return INFINITY;
     reach_from_front(s, t);
     fill_sums(s, t);
@@ -270,19 +244,13 @@ static double bound(solver *s, double t)
     return sum_s;
 }
 
-static bool feasible(solver *s, int layers, double t)
-{
-    s->layers = layers;
-    return reach_from_rear(s, t);
-}
-
 /* Index of the least limit that allows a partition, count if none does. */
 static int least_feasible(solver *s, const double *limits, int count)
 {
     int low = -1, high = count, step = 1;
     while (high - low > 1) {
         int middle = low + (high - low) / 2;
-        if (feasible(s, 0, limits[middle]))
+        if (reach_from_rear(s, 0, limits[middle]))
             high = middle;
         else
             low = middle;
@@ -290,13 +258,13 @@ static int least_feasible(solver *s, const double *limits, int count)
     if (s->most_layers == 0 || high == count)
         return high;
     /* Most often little above the least limit without max_successors. */
-    for (low = high - 1; high < count && !feasible(s, s->most_layers, limits[high]); step *= 2) {
+    for (low = high - 1; high < count && !reach_from_rear(s, s->most_layers, limits[high]); step *= 2) {
         low = high;
         high = high + step < count ? high + step : high + 1 < count ? count - 1 : count;
     }
     while (high - low > 1 && high < count) {
         int middle = low + (high - low) / 2;
-        if (feasible(s, s->most_layers, limits[middle]))
+        if (reach_from_rear(s, s->most_layers, limits[middle]))
             high = middle;
         else
             low = middle;
@@ -351,7 +319,7 @@ static tg_status build(tg_arena *arena, solver *s, double **limits, int *limit_c
     size_t n = (size_t)count;
     arc *arcs = tg_arena_alloc(arena, n, sizeof *arcs);
     option *options = tg_arena_alloc(arena, n, sizeof *options);
-    int *arcs_from = tg_arena_alloc(arena, (size_t)p->atoms + 1, sizeof *arcs_from), arc_count = 0;
+    int *arcs_from = tg_arena_alloc(arena, (size_t)p->atoms + 2, sizeof *arcs_from), arc_count = 0;
     *limits = tg_arena_alloc(arena, n, sizeof **limits);
     if (!order || !arcs || !options || !arcs_from || !*limits)
         return tg_fail(err, TG_EMEMORY, "out of memory");
@@ -374,7 +342,7 @@ static tg_status build(tg_arena *arena, solver *s, double **limits, int *limit_c
         }
         a->options++;
     }
-    for (int i = 0, a = 0; i <= p->atoms; i++) {
+    for (int i = 0, a = 0; i <= p->atoms + 1; i++) {
         while (a < arc_count && arcs[a].first < i)
             a++;
         arcs_from[i] = a;
@@ -389,11 +357,11 @@ static tg_status build(tg_arena *arena, solver *s, double **limits, int *limit_c
     return TG_OK;
 }
 
-static tg_status solve(tg_arena *arena, const tg_partition *problem, solver *s, tg_error *err)
+static tg_status solve(tg_arena *arena, solver *s, tg_error *err)
 {
+    const tg_partition *problem = s->problem;
     double *limits;
     int count = 0;
-    *s = (solver){.problem = problem, .words = problem->devices / 64 + 1, .total_s = INFINITY};
     tg_status status = build(arena, s, &limits, &count, err);
     if (status != TG_OK)
         return status;
@@ -408,8 +376,7 @@ static tg_status solve(tg_arena *arena, const tg_partition *problem, solver *s, 
     s->high = tg_arena_alloc(arena, rows, sizeof *s->high);
     s->sum = tg_arena_alloc(arena, rows * ((size_t)problem->devices + 1), sizeof *s->sum);
     s->trail = tg_arena_alloc(arena, atoms, sizeof *s->trail);
-    s->best = tg_arena_alloc(arena, atoms, sizeof *s->best);
-    if (!s->rear || !s->live || !s->low || !s->high || !s->sum || !s->trail || !s->best)
+    if (!s->rear || !s->live || !s->low || !s->high || !s->sum || !s->trail)
         return tg_fail(err, TG_EMEMORY, "out of memory");
     search(s, limits, count);
     return TG_OK;
@@ -422,19 +389,14 @@ tg_status tg_partition_best(tg_arena *arena, const tg_partition *problem, tg_par
     if (status != TG_OK)
         return status;
     tg_arena scratch = {0};
-    solver s;
-    status = solve(&scratch, problem, &s, err);
-    if (status == TG_OK && s.best_count > 0) {
-        int *entries = tg_arena_alloc(arena, (size_t)s.best_count, sizeof *entries);
-        if (entries) {
-            memcpy(entries, s.best, (size_t)s.best_count * sizeof *entries);
-            out->stages = s.best_count;
-            out->entries = entries;
-            tg_partition_measure(problem, out);
-        } else {
-            status = tg_fail(err, TG_EMEMORY, "out of memory");
-        }
-    }
+    solver s = {.problem = problem, .words = problem->devices / 64 + 1, .total_s = INFINITY};
+    s.best = tg_arena_alloc(arena, (size_t)problem->atoms, sizeof *s.best);
+    status = s.best ? solve(&scratch, &s, err) : tg_fail(err, TG_EMEMORY, "out of memory");
     tg_arena_free(&scratch);
+    if (status == TG_OK && s.best_count > 0) {
+        out->stages = s.best_count;
+        out->entries = s.best;
+        tg_partition_measure(problem, out);
+    }
     return status;
 }
