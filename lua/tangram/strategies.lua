@@ -8,6 +8,7 @@ strategies.options = {
   max_cp = { type = "integer", default = 8, min = 1, doc = "largest context-parallel degree" },
   max_ep = { type = "integer", default = 64, min = 1, doc = "largest expert-parallel degree" },
   any_cp = { type = "boolean", default = false, doc = "split sequences also where more replicas could split the samples" },
+  wide_tp = { type = "boolean", default = false, doc = "tensor parallelism also across nodes" },
   any_etp = { type = "boolean", default = false, doc = "also cut experts by tensor parallelism (etp above 1)" },
   zero = { type = "list", item = { type = "integer", min = 0, max = 3 }, default = { 0, 1, 2, 3 },
     doc = "ZeRO levels to try (3 = FSDP)" },
@@ -80,8 +81,8 @@ function strategies.list(gpus, moe, island, ctx, options)
   local model <const>, seq_len <const> = ctx.model, ctx.training.seq_len
   local has <const>, found <const> = layer_kinds(model), {}
   -- tp stays inside a node: there its all-reduces of every layer run 4–10 times faster than between nodes
-  local in_node <const> = gpus <= island.gpus_per_node and gpus or island.gpus_per_node
-  for _, tp in ipairs(divisors(in_node, options.max_tp)) do
+  local tp_within <const> = (options.wide_tp or gpus <= island.gpus_per_node) and gpus or island.gpus_per_node
+  for _, tp in ipairs(divisors(tp_within, options.max_tp)) do
     for _, cp in ipairs(gpus % tp == 0 and divisors(gpus // tp, options.max_cp) or {}) do
       local dp <const> = gpus // (tp * cp)
       if ctx.samples % dp == 0 and cp_divides(cp, seq_len) and tp_divides(tp, model, has, seq_len // cp)
