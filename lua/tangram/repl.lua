@@ -66,6 +66,7 @@ local function names_behind(path, globals)
       return nil
     end
   end
+  if first then return nil end -- behind an expression whose value isn't known
   return names_in(value, path:sub(-1) == ":")
 end
 
