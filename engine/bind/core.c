@@ -1,5 +1,8 @@
 #include "bind/core.h"
 
+#include <dirent.h>
+#include <stdlib.h>
+
 /* core.nearest(word, words) -> the nearest of words, or nil */
 static int nearest(lua_State *L)
 {
@@ -16,6 +19,22 @@ static int nearest(lua_State *L)
     return 1;
 }
 
+/* core.list_folder(path) -> names in it, by letters; none if it can't be read */
+static int list_folder(lua_State *L)
+{
+    struct dirent **entries;
+    int count = scandir(luaL_checkstring(L, 1), &entries, NULL, alphasort);
+    lua_newtable(L);
+    for (int i = 0; i < count; i++) {
+        lua_pushstring(L, entries[i]->d_name);
+        lua_rawseti(L, -2, i + 1);
+        free(entries[i]);
+    }
+    if (count >= 0)
+        free(entries);
+    return 1;
+}
+
 int luaopen_tangram_core(lua_State *L)
 {
     luaL_checkversion(L);
@@ -24,6 +43,8 @@ int luaopen_tangram_core(lua_State *L)
     lua_setfield(L, -2, "version");
     lua_pushcfunction(L, nearest);
     lua_setfield(L, -2, "nearest");
+    lua_pushcfunction(L, list_folder);
+    lua_setfield(L, -2, "list_folder");
     tg_open_state(L);
     tg_open_json(L);
     tg_open_terms(L);
