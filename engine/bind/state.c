@@ -45,6 +45,24 @@ int tg_push_failure(lua_State *L, const tg_error *err)
     return 2;
 }
 
+static int free_arena(lua_State *L)
+{
+    tg_arena_free(luaL_checkudata(L, 1, "tangram.arena"));
+    return 0;
+}
+
+tg_arena *tg_push_arena(lua_State *L)
+{
+    tg_arena *arena = lua_newuserdatauv(L, sizeof *arena, 0);
+    arena->blocks = NULL;
+    if (luaL_newmetatable(L, "tangram.arena")) {
+        lua_pushcfunction(L, free_arena);
+        lua_setfield(L, -2, "__gc");
+    }
+    lua_setmetatable(L, -2);
+    return arena;
+}
+
 enum { CHECK_EVERY = 10000 }; /* instructions between two looks at the clock */
 
 static const char DEADLINE = 0; /* its address is the registry's key */

@@ -20,6 +20,10 @@ int tg_protected_call(lua_State *L, int nargs, int nresults);
  * the limit it fires on every line. */
 void tg_open_state(lua_State *L);
 
+/* Pushes a userdata that holds an empty arena, freed with it. Leave it on the stack, or hold it by a user value, for as long
+ * as the arena is used. */
+tg_arena *tg_push_arena(lua_State *L);
+
 /* nil, why: the expected way to fail. Returns 2, for `return tg_push_failure(L, &err)`. */
 int tg_push_failure(lua_State *L, const tg_error *err);
 

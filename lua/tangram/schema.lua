@@ -56,7 +56,9 @@ function schema.expected(field)
     for i, one in ipairs(field.any_of) do words[i] = schema.expected(one) end
     return table.concat(words, ", or ")
   elseif field.type == "enum" then
-    return "one of '" .. table.concat(field.values, "', '") .. "'"
+    local words <const> = {}
+    for i, value in ipairs(field.values) do words[i] = show(value) end
+    return "one of " .. table.concat(words, ", ")
   end
   local words <const> = assert(nouns[field.type], "schema: unknown type") .. range(field)
   return field.item and ("%s (each: %s)"):format(words, schema.expected(field.item)) or words
@@ -99,6 +101,10 @@ local function check_map(value, field, where)
 end
 
 --- A checked copy of one value, or raises.
+---@param value any
+---@param field table
+---@param where string place and field
+---@return any
 function check_field(value, field, where)
   if field.any_of then
     local inner -- of the alternative that takes tables: it names the place inside
@@ -135,6 +141,8 @@ function check_field(value, field, where)
   if wanted then schema.fail(where, value, wanted) end
   return copy
 end
+
+schema.value = check_field
 
 --- Raises for the first (by letters) field of value that fields does not have, with the nearest right name.
 local function refuse_unknown(value, fields, where)

@@ -1,0 +1,36 @@
+/* The Cluster userdata, shared by the files that add methods to it. */
+#ifndef TG_BIND_LCLUSTER_H
+#define TG_BIND_LCLUSTER_H
+
+#include "bind/state.h"
+#include "cluster/cluster.h"
+
+/* Argument 1, a Cluster that is not closed. */
+const tg_cluster *tg_check_cluster(lua_State *L);
+
+/* What tg_fail says when the engine is out of memory raises; all else is nil, why. */
+int tg_cluster_failure(lua_State *L, tg_status status, const tg_error *err);
+
+/* A rate as Lua has it: a list of { size, bytes_per_s }, sizes ascending. */
+void tg_push_rate(lua_State *L, const tg_rate *rate);
+
+/* Fields of the table at the top of the stack. */
+void tg_set_integer(lua_State *L, const char *name, size_t x);
+void tg_set_number(lua_State *L, const char *name, double x);
+void tg_set_text(lua_State *L, const char *name, const char *x);
+void tg_set_boolean(lua_State *L, const char *name, bool x);
+
+/* tg_arena_alloc that raises when memory is out. */
+void *tg_need(lua_State *L, tg_arena *arena, size_t count, size_t size);
+
+/* The node at index, by its name or its place from 1; raises if there is none. */
+size_t tg_node_at(lua_State *L, const tg_cluster *cluster, int index);
+
+/* The list of nodes at the top of the stack, popped. */
+size_t *tg_pop_nodes(lua_State *L, const tg_cluster *cluster, tg_arena *arena, size_t *count);
+
+/* Methods of Cluster. */
+extern const luaL_Reg tg_islands_methods[]; /* islands, why, link, nodes */
+extern const luaL_Reg tg_place_methods[];   /* place, classes, transfer */
+
+#endif

@@ -1,0 +1,139 @@
+--- The model's description: one plain, checked table, from a recipe's table or a Hugging Face config.json.
+local core <const> = require "tangram.core"
+local families <const> = require "tangram.families"
+local schema <const> = require "tangram.schema"
+
+local model <const> = {}
+
+local function whole(name, doc, default)
+  local range <const> = core.model_ranges[name]
+  return { type = "integer", min = range.min, max = range.max, default = default, doc = doc }
+end
+
+local function required(field)
+  field.required = true
+  return field
+end
+
+local family_names <const> = {}
+for name in pairs(families) do family_names[#family_names + 1] = name end
+table.sort(family_names)
+model.family_names = family_names
+
+local function kinds(doc, ...)
+  return { type = "list", item = { type = "enum", values = { ... } }, doc = doc }
+end
+
+--- What a recipe's table may hold; the whole table is the "model" of a plan.
+model.fields = {
+  name = { type = "string", doc = "as in reports; default: family, layers and hidden size" },
+  family = { type = "enum", values = family_names, default = "gpt2", doc = "gives the defaults of gated, norms, biases, tied" },
+  hidden = required(whole("hidden", "hidden size")),
+  layers = required(whole("layers", "transformer layers")),
+  heads = required(whole("heads", "attention heads")),
+  kv_heads = whole("kv_heads", "heads of keys and values; default heads"),
+  head_dim = whole("head_dim", "default hidden / heads"),
+  ffn = whole("ffn", "width of a dense MLP; default 4 * hidden unless gated"),
+  gated = { type = "boolean", doc = "three MLP matrices (SwiGLU), not two" },
+  vocab = required(whole("vocab", "vocabulary, not padded")),
+  positions = whole("positions", "learned position embeddings", 0),
+  tied = { type = "boolean", doc = "embedding and head share their weights" },
+  norm_parameters = whole("norm_parameters", "of a norm, in units of hidden: 1 RMS norm, 2 layer norm with bias"),
+  bias = { type = "boolean", doc = "linear layers have biases" },
+  experts = whole("experts", "experts of an MoE layer; 0 dense", 0),
+  experts_per_token = whole("experts_per_token", "experts that see a token", 0),
+  expert_ffn = whole("expert_ffn", "width of an expert", 0),
+  shared_expert_ffn = whole("shared_expert_ffn", "total width of shared experts", 0),
+  layer_mlp = kinds("one a layer; default 'moe' if there are experts", "dense", "moe"),
+  layer_attention = kinds("one a layer; default 'sliding' if there is a window", "full", "sliding"),
+  window = whole("window", "tokens that sliding attention sees", 0),
+  mla = {
+    type = "table", doc = "multi-head latent attention",
+    fields = {
+      q_lora_rank = whole("q_lora_rank", "0: queries straight from the hidden state", 0),
+      kv_lora_rank = required(whole("kv_lora_rank", "rank of the latent keys and values")),
+      qk_nope_head_dim = required(whole("qk_nope_head_dim", "part of a head without rotary positions")),
+      qk_rope_head_dim = required(whole("qk_rope_head_dim", "part with them")),
+      v_head_dim = required(whole("v_head_dim", "of a value")),
+    },
+  },
+  mtp_layers = whole("mtp_layers", "multi-token prediction layers; not planned", 0),
+}
+
+local function fill_head_dim(m, where)
+  if m.mla then
+    m.head_dim = m.head_dim or m.mla.qk_nope_head_dim + m.mla.qk_rope_head_dim
+  elseif not m.head_dim and m.hidden % m.heads ~= 0 then
+    error(("%s: head_dim: missing, and hidden = %d is not a multiple of heads = %d"):format(where, m.hidden, m.heads), 0)
+  end
+  m.head_dim = m.head_dim or m.hidden // m.heads
+end
+
+local function fill_ffn(m, where)
+  if m.ffn then return end
+  if m.gated and m.experts == 0 then schema.fail(where .. ": ffn", nil, schema.expected(model.fields.ffn)) end
+  m.ffn = m.gated and math.max(m.expert_ffn, 1) or 4 * m.hidden
+end
+
+local function fill_layers(m, field, kind, where)
+  if not m[field] then
+    m[field] = core.array {}
+    for i = 1, m.layers do m[field][i] = kind end
+  elseif #m[field] ~= m.layers then
+    error(("%s: %s: got %d items, expected one a layer, %d"):format(where, field, #m[field], m.layers), 0)
+  end
+end
+
+local function fill(m, where)
+  local family <const> = families[m.family]
+  for field, value in pairs { gated = family.gated, tied = family.tied, bias = family.bias, norm_parameters = family.norm } do
+    if m[field] == nil then m[field] = value end
+  end
+  m.kv_heads = m.kv_heads or m.heads
+  fill_head_dim(m, where)
+  fill_ffn(m, where)
+  fill_layers(m, "layer_mlp", m.experts > 0 and "moe" or "dense", where)
+  fill_layers(m, "layer_attention", m.window > 0 and "sliding" or "full", where)
+  m.name = m.name or ("%s-%dx%d"):format(m.family, m.layers, m.hidden)
+  return m
+end
+
+--- The checked description of a recipe's table, defaults filled in; raises one line. A description passes unchanged.
+---@param value table see model.fields
+---@param where string? what it is and where it stands, for messages
+---@param key_of table<string, string>? names of the fields where they come from, for messages
+---@return table description
+function model.new(value, where, key_of)
+  where = where or "model"
+  local m <const> = fill(schema.check(value, model.fields, where), where)
+  local ok <const>, why <const> = core.model_check(m)
+  if not ok then error(("%s: %s"):format(where, why:gsub("^[%w_]+", key_of or {})), 0) end
+  return m
+end
+
+--- `base/name.json` gives name, `name/config.json` too.
+local function name_of(path)
+  local folder <const>, base = path:match "([^/]*)/?([^/]*)$"
+  base = base:gsub("%.%w+$", "")
+  if base ~= "config" and base ~= "" then return base end
+  return folder ~= "" and folder ~= "." and folder ~= ".." and folder or nil
+end
+
+--- A description from a recipe's table, the path of a config.json, or its text (which starts with a brace). Raises one line.
+---@param source table|string
+---@param options { family: string?, name: string? }?
+---@return table description
+---@return string[] warnings
+function model.read(source, options)
+  if type(source) == "table" then return model.new(source), {} end
+  local hf <const> = require "tangram.input.hf"
+  options = options or {}
+  if source:find "^%s*{" then return hf.parse(source, options) end
+  local file <const>, why <const> = io.open(source, "rb")
+  local text <const> = file and file:read "a"
+  if file then file:close() end
+  if not text then error(why or source .. ": not a file that can be read", 0) end
+  return hf.parse(text, { family = options.family, name = options.name or name_of(source), file = source })
+end
+
+return setmetatable(model, { __call = function(_, ...) return model.read(...) end })
