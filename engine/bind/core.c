@@ -50,5 +50,6 @@ int luaopen_tangram_core(lua_State *L)
     tg_open_model(L);
     tg_open_cluster(L);
     tg_open_terms(L);
+    tg_open_enumerate(L);
     return 1;
 }

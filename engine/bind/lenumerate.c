@@ -1,4 +1,5 @@
 /* core.enumerate: the search, with Lua functions as its provider. */
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -6,6 +7,7 @@
 #include "bind/convert.h"
 #include "bind/core.h"
 #include "bind/lcluster.h"
+#include "search/enumerate.h"
 
 /* The provider's self. The functions stand in the table at index callbacks. */
 typedef struct {
@@ -89,7 +91,6 @@ static tg_status keep(void *self, const tg_query *query, const char **policy, tg
     if (lua_pcall(L, 4, 1, 0) != LUA_OK)
         return callback_failed(L, "keep", err);
     if (lua_type(L, -1) == LUA_TSTRING) {
-        /* names are few and repeat: interned as keys of the registry's table of callbacks */
         *policy = tg_arena_strdup(provider->arena, lua_tostring(L, -1));
         if (!*policy)
             return tg_fail(err, TG_EMEMORY, "out of memory");
@@ -165,7 +166,8 @@ static void progress(void *self, int microbatches, double share, double best_s)
 static bool has_callback(const lua_provider *provider, const char *name)
 {
     bool has = push_callback(provider, name);
-    lua_settop(provider->L, has ? lua_gettop(provider->L) - 1 : lua_gettop(provider->L));
+    if (has)
+        lua_pop(provider->L, 1);
     return has;
 }
 
@@ -208,7 +210,7 @@ static tg_problem read_problem(lua_State *L, tg_arena *arena)
 {
     tg_problem problem = {.global_batch = tg_integer_field(L, 1, "global_batch", 1, INT_MAX)};
     lua_getfield(L, 1, "cluster");
-    problem.cluster = tg_check_cluster_at(L, lua_gettop(L)); /* the table keeps it alive */
+    problem.cluster = tg_check_cluster(L, lua_gettop(L)); /* the table keeps it alive */
     lua_pop(L, 1);
     problem.islands = read_islands(L, problem.cluster, arena, &problem.island_count);
     problem.capacity_bytes = read_numbers(L, "capacity_bytes", arena, (size_t)problem.island_count);
@@ -264,39 +266,21 @@ static tg_enumerate_options read_options(lua_State *L)
     return options;
 }
 
-static void set_number(lua_State *L, const char *name, double value)
-{
-    lua_pushnumber(L, value);
-    lua_setfield(L, -2, name);
-}
-
-static void set_integer(lua_State *L, const char *name, long value)
-{
-    lua_pushinteger(L, value);
-    lua_setfield(L, -2, name);
-}
-
-static void set_text(lua_State *L, const char *name, const char *value)
-{
-    lua_pushstring(L, value);
-    lua_setfield(L, -2, name);
-}
-
 static void push_choice(lua_State *L, const tg_choice *choice)
 {
     luaL_checkstack(L, 16, NULL);
     lua_newtable(L);
-    set_integer(L, "microbatches", choice->microbatches);
-    set_number(L, "time_s", choice->time_s);
+    tg_set_integer(L, "microbatches", (size_t)(choice->microbatches));
+    tg_set_number(L, "time_s", choice->time_s);
     lua_createtable(L, choice->count, 0);
     for (int i = 0; i < choice->count; i++) {
         const tg_chosen *chosen = &choice->plans[i];
         lua_newtable(L);
-        set_integer(L, "island", chosen->query.island + 1);
-        set_integer(L, "first", chosen->query.first + 1);
-        set_integer(L, "last", chosen->query.last);
-        set_integer(L, "successors", chosen->query.successors);
-        set_integer(L, "idle", chosen->candidate->idle);
+        tg_set_integer(L, "island", (size_t)(chosen->query.island + 1));
+        tg_set_integer(L, "first", (size_t)(chosen->query.first + 1));
+        tg_set_integer(L, "last", (size_t)(chosen->query.last));
+        tg_set_integer(L, "successors", (size_t)(chosen->query.successors));
+        tg_set_integer(L, "idle", (size_t)(chosen->candidate->idle));
         lua_createtable(L, chosen->candidate->stage_count, 0);
         for (int s = 0; s < chosen->candidate->stage_count; s++) {
             tg_push_stage(L, &chosen->candidate->stages[s]);
@@ -313,12 +297,12 @@ static void push_complaints(lua_State *L, const char *name, const tg_complaint *
     lua_newtable(L);
     for (int i = 0; i < count; i++) {
         lua_newtable(L);
-        set_integer(L, "island", complaints[i].query.island + 1);
-        set_integer(L, "first", complaints[i].query.first + 1);
-        set_integer(L, "last", complaints[i].query.last);
-        set_integer(L, "microbatches", complaints[i].query.microbatches);
-        set_integer(L, "successors", complaints[i].query.successors);
-        set_text(L, "why", complaints[i].why);
+        tg_set_integer(L, "island", (size_t)(complaints[i].query.island + 1));
+        tg_set_integer(L, "first", (size_t)(complaints[i].query.first + 1));
+        tg_set_integer(L, "last", (size_t)(complaints[i].query.last));
+        tg_set_integer(L, "microbatches", (size_t)(complaints[i].query.microbatches));
+        tg_set_integer(L, "successors", (size_t)(complaints[i].query.successors));
+        tg_set_text(L, "why", complaints[i].why);
         lua_rawseti(L, -2, i + 1);
     }
     lua_setfield(L, -2, name);
@@ -332,11 +316,11 @@ static void push_left_out(lua_State *L, const tg_enumeration *found, int islands
         if (!row->found)
             continue;
         lua_newtable(L);
-        set_number(L, "best_with_s", row->best_with_s);
-        set_number(L, "each_s", row->bound_each_s);
-        set_integer(L, "island", row->bound_island + 1);
+        tg_set_number(L, "best_with_s", row->best_with_s);
+        tg_set_number(L, "each_s", row->bound_each_s);
+        tg_set_integer(L, "island", (size_t)(row->bound_island + 1));
         if (row->by_link)
-            set_integer(L, "to_island", row->bound_to_island + 1);
+            tg_set_integer(L, "to_island", (size_t)(row->bound_to_island + 1));
         lua_rawseti(L, -2, i + 1);
     }
     lua_setfield(L, -2, "left_out");
@@ -348,15 +332,15 @@ static void push_enumeration(lua_State *L, const tg_enumeration *found, int isla
     lua_newtable(L);
     lua_pushboolean(L, found->found);
     lua_setfield(L, -2, "found");
-    set_text(L, "stopped", stops[found->stopped]);
-    set_number(L, "bound_s", found->bound_s);
-    set_integer(L, "all", found->all);
-    set_integer(L, "asked", found->asked);
-    set_integer(L, "queried", found->queried);
-    set_integer(L, "reused", found->reused);
+    tg_set_text(L, "stopped", stops[found->stopped]);
+    tg_set_number(L, "bound_s", found->bound_s);
+    tg_set_integer(L, "all", (size_t)(found->all));
+    tg_set_integer(L, "asked", (size_t)(found->asked));
+    tg_set_integer(L, "queried", (size_t)(found->queried));
+    tg_set_integer(L, "reused", (size_t)(found->reused));
     lua_newtable(L);
     for (int i = 0; i < found->pruned_count; i++)
-        set_integer(L, found->pruned[i].policy, found->pruned[i].count);
+        tg_set_integer(L, found->pruned[i].policy, (size_t)(found->pruned[i].count));
     lua_setfield(L, -2, "pruned");
     push_complaints(L, "failed", found->failed, found->failed_count);
     push_complaints(L, "refused", found->refused, found->refused_count);
@@ -364,10 +348,10 @@ static void push_enumeration(lua_State *L, const tg_enumeration *found, int isla
         return;
     push_choice(L, &found->best);
     lua_setfield(L, -2, "best");
-    set_number(L, "gap", found->gap);
+    tg_set_number(L, "gap", found->gap);
     lua_pushboolean(L, found->proved);
     lua_setfield(L, -2, "proved");
-    set_number(L, "paper_s", found->paper_s);
+    tg_set_number(L, "paper_s", found->paper_s);
     lua_createtable(L, found->stage_count, 0);
     lua_createtable(L, found->stage_count, 0);
     for (int s = 0; s < found->stage_count; s++) {
