@@ -5,6 +5,7 @@
 
 /* Each adds its functions to the table at the top of the stack. */
 void tg_open_json(lua_State *L);
+void tg_open_compose(lua_State *L);
 void tg_open_model(lua_State *L);
 void tg_open_cluster(lua_State *L);
 void tg_open_terms(lua_State *L);

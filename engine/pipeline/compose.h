@@ -32,10 +32,10 @@ typedef struct {
 typedef struct {
     bool found;          /* false: no sequence, or none below cutoff */
     tg_sequence best;    /* = top[0] */
-    double bound_s;      /* no sequence takes less; with a cutoff and nothing found: at least cutoff * (1 - gap) or infinite */
-    double gap;          /* 1 - bound_s / time_s (COMPOSITION.md, 3 for the paper's objective) */
+    double bound_s;      /* no sequence takes less (paper: X of best); with a cutoff and nothing found: at least cutoff * (1 - gap) or infinite */
+    double gap;          /* 1 - bound_s / time_s; for the paper's objective by T: 1 - (least T not excluded) / paper_s */
     bool proved;         /* gap is at most the one asked for */
-    double paper_s;
+    double paper_s;      /* T of best */
     int stage_count;
     const int *warmup; /* min(w, microbatches) of each stage */
     int top_count;
@@ -45,7 +45,11 @@ typedef struct {
 } tg_composition;
 
 void tg_compose_defaults(tg_compose_options *options); /* simulated, overlapped, plain, gap 0.005, top 1, no limits */
+/* TG_EINPUT for an option out of range, and for the paper's objective with TG_AUTO. */
 tg_status tg_compose(tg_arena *arena, const tg_instance *instance, const tg_compose_options *options, tg_composition *out,
                      tg_error *err);
+
+/* T of a sequence, the paper's estimate (COMPOSITION.md, section 3). */
+double tg_paper_s(const tg_instance *instance, const int *plans, int count);
 
 #endif

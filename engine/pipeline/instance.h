@@ -47,12 +47,15 @@ typedef struct {
 /* Seconds that a transfer between plan p and the plan q behind it takes; infinite without a link. */
 double tg_instance_transfer_s(const tg_instance *instance, const tg_partial *p, const tg_partial *q);
 
-/* Reads tangram.instance/1 (FORMATS.md); everything lives in arena. TG_EINPUT: "plans[3].stages[0].forward_s: …". */
+/* Reads tangram.instance/1 (FORMATS.md); everything lives in arena. TG_EINPUT: "plans[3].stages[0].forward_s: …". Beyond
+ * the format, problems with several classes an island may give "class_island" (links are then between classes) and, in a
+ * plan, "front_class", "rear_class" and "min_successors". */
 tg_status tg_instance_read(tg_arena *arena, const char *json, size_t size, tg_instance *out, tg_error *err);
 
-/* A random instance, the same for equal arguments on every machine. variants: plans a (slice, island). */
-tg_status tg_instance_generate(tg_arena *arena, uint64_t seed, int atoms, int islands, int variants, tg_instance *out,
-                               tg_error *err);
+/* A random instance, the same for equal arguments on every machine. variants: plans a (slice, island); island i is of kind
+ * i modulo kinds, and islands of one kind are equal. */
+tg_status tg_instance_generate(tg_arena *arena, uint64_t seed, int atoms, int islands, int variants, int kinds,
+                               tg_instance *out, tg_error *err);
 
 /* tangram.instance/1 text, %.17g; malloc'ed, the caller frees it; NULL when memory is out. */
 char *tg_instance_write(const tg_instance *instance);

@@ -32,6 +32,7 @@ end
 
 local function range(field)
   if field.type == "list" and (field.min or field.max) then
+    if field.min == field.max then return (" of %d items"):format(field.min) end
     return field.max and (" of %d to %d items"):format(field.min or 0, field.max) or (" of at least %d items"):format(field.min)
   end
   if field.min and field.max then return (" from %s to %s"):format(show(field.min), show(field.max)) end
@@ -107,11 +108,13 @@ end
 ---@return any
 function check_field(value, field, where)
   if field.any_of then
-    local inner -- of the alternative that takes tables: it names the place inside
+    local inner -- of the alternative that takes such tables: it names the place inside
     for _, one in ipairs(field.any_of) do
       local ok <const>, copy <const> = pcall(check_field, value, one, where)
       if ok then return copy end
-      if type(value) == "table" and containers[one.type] then inner = copy end
+      if type(value) == "table" and containers[one.type] and (one.type == "list") == (value[1] ~= nil) then
+        inner = copy
+      end
     end
     if inner then error(inner, 0) end
     schema.fail(where, value, schema.expected(field))

@@ -1,0 +1,304 @@
+/* Composition and simulation for Lua. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bind/core.h"
+#include "pipeline/compose.h"
+#include "pipeline/label.h"
+
+static double number_field(lua_State *L, int table, const char *name, double otherwise)
+{
+    double value = otherwise;
+    if (lua_getfield(L, table, name) != LUA_TNIL) {
+        if (!lua_isnumber(L, -1))
+            luaL_error(L, "%s: expected a number, got %s", name, luaL_typename(L, -1));
+        value = lua_tonumber(L, -1);
+    }
+    lua_pop(L, 1);
+    return value;
+}
+
+static int int_field(lua_State *L, int table, const char *name, int otherwise)
+{
+    double value = number_field(L, table, name, otherwise);
+    if (value != floor(value) || value < INT_MIN || value > INT_MAX)
+        luaL_error(L, "%s: expected a whole number, got %f", name, value);
+    return (int)value;
+}
+
+static int choice_field(lua_State *L, int table, const char *name, const char *const *choices)
+{
+    int chosen = 0;
+    if (lua_getfield(L, table, name) != LUA_TNIL) {
+        const char *text = lua_tostring(L, -1);
+        while (text && choices[chosen] && strcmp(choices[chosen], text) != 0)
+            chosen++;
+        if (!text || !choices[chosen])
+            luaL_error(L, "%s: expected '%s' or '%s', got '%s'", name, choices[0], choices[1], text ? text : "?");
+    }
+    lua_pop(L, 1);
+    return chosen;
+}
+
+static void check_fields(lua_State *L, int table, const char *const *fields, size_t count)
+{
+    luaL_checktype(L, table, LUA_TTABLE);
+    for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1)) {
+        const char *name = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "(not a name)";
+        size_t i = 0;
+        while (i < count && strcmp(fields[i], name) != 0)
+            i++;
+        if (i == count) {
+            const char *nearest = tg_nearest(name, fields, count);
+            luaL_error(L, nearest ? "unknown option '%s' (did you mean '%s'?)" : "unknown option '%s'", name, nearest);
+        }
+    }
+}
+
+static const char *const p2p_names[] = {"overlapped", "blocking", NULL};
+
+static void check_options(lua_State *L, int table, tg_compose_options *options)
+{
+    static const char *const fields[] = {"objective",    "p2p", "warmup", "gap",
+                                         "time_limit_s", "top", "cutoff", "required_island"};
+    static const char *const objectives[] = {"simulated", "paper", NULL}, *const warmups[] = {"1f1b", "auto", NULL};
+    tg_compose_defaults(options);
+    options->stop = tg_stop_flag();
+    if (lua_isnoneornil(L, table))
+        return;
+    check_fields(L, table, fields, sizeof fields / sizeof *fields);
+    options->objective = choice_field(L, table, "objective", objectives) ? TG_PAPER : TG_SIMULATED;
+    options->p2p = choice_field(L, table, "p2p", p2p_names) ? TG_BLOCKING : TG_OVERLAPPED;
+    options->warmup = choice_field(L, table, "warmup", warmups) ? TG_AUTO : TG_PLAIN;
+    options->gap = number_field(L, table, "gap", options->gap);
+    options->time_limit_s = number_field(L, table, "time_limit_s", options->time_limit_s);
+    options->top = int_field(L, table, "top", options->top);
+    options->cutoff = number_field(L, table, "cutoff", options->cutoff);
+    options->required_island = int_field(L, table, "required_island", 0) - 1;
+}
+
+static tg_status generate_from(lua_State *L, int table, tg_arena *arena, tg_instance *out, tg_error *err)
+{
+    static const char *const fields[] = {"seed", "atoms", "islands", "variants", "kinds"};
+    check_fields(L, table, fields, sizeof fields / sizeof *fields);
+    int islands = int_field(L, table, "islands", 4);
+    return tg_instance_generate(arena, (uint64_t)int_field(L, table, "seed", 1), int_field(L, table, "atoms", 42),
+                                islands, int_field(L, table, "variants", 4), int_field(L, table, "kinds", islands), out,
+                                err);
+}
+
+static void push_sequence(lua_State *L, const tg_sequence *sequence)
+{
+    lua_createtable(L, sequence->count, 0);
+    for (int i = 0; i < sequence->count; i++) {
+        lua_pushinteger(L, sequence->plans[i] + 1);
+        lua_rawseti(L, -2, i + 1);
+    }
+}
+
+static void push_composition(lua_State *L, const tg_composition *composition)
+{
+    static const char *const stops[] = {NULL, "time", "signal"};
+    lua_createtable(L, 0, 12);
+    lua_pushboolean(L, composition->found);
+    lua_setfield(L, -2, "found");
+    lua_pushnumber(L, composition->bound_s);
+    lua_setfield(L, -2, "bound_s");
+    lua_pushstring(L, stops[composition->stopped]);
+    lua_setfield(L, -2, "stopped");
+    lua_pushinteger(L, composition->labels);
+    lua_setfield(L, -2, "labels");
+    lua_pushinteger(L, composition->simulated);
+    lua_setfield(L, -2, "simulated");
+    if (!composition->found)
+        return;
+    push_sequence(L, &composition->best);
+    lua_setfield(L, -2, "sequence");
+    lua_pushnumber(L, composition->best.time_s);
+    lua_setfield(L, -2, "time_s");
+    lua_pushnumber(L, composition->gap);
+    lua_setfield(L, -2, "gap");
+    lua_pushboolean(L, composition->proved);
+    lua_setfield(L, -2, "proved");
+    lua_pushnumber(L, composition->paper_s);
+    lua_setfield(L, -2, "paper_s");
+    lua_createtable(L, composition->stage_count, 0);
+    for (int s = 0; s < composition->stage_count; s++) {
+        lua_pushinteger(L, composition->warmup[s]);
+        lua_rawseti(L, -2, s + 1);
+    }
+    lua_setfield(L, -2, "warmup");
+    lua_createtable(L, composition->top_count, 0);
+    for (int i = 0; i < composition->top_count; i++) {
+        lua_createtable(L, 0, 2);
+        push_sequence(L, &composition->top[i]);
+        lua_setfield(L, -2, "sequence");
+        lua_pushnumber(L, composition->top[i].time_s);
+        lua_setfield(L, -2, "time_s");
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_setfield(L, -2, "top");
+}
+
+/* core.compose(instance, options?) -> result | nil, why. instance: tangram.instance/1 text, or the arguments of a
+ * generated one { seed, atoms, islands, variants, kinds }. options: objective, p2p, warmup, gap, time_limit_s, top,
+ * cutoff, required_island (from 1). result: found, sequence and top[i].sequence (plans from 1, front first), time_s,
+ * bound_s, gap, proved, paper_s, warmup, stopped, labels, simulated, compose_s; without a sequence only found, bound_s,
+ * stopped and the last three. */
+static int compose(lua_State *L)
+{
+    tg_compose_options options;
+    check_options(L, 2, &options);
+    tg_arena *arena = tg_push_arena(L);
+    tg_instance instance;
+    tg_composition composition;
+    tg_error err;
+    tg_status status;
+    if (lua_istable(L, 1)) {
+        status = generate_from(L, 1, arena, &instance, &err);
+    } else {
+        size_t size;
+        const char *text = luaL_checklstring(L, 1, &size);
+        status = tg_instance_read(arena, text, size, &instance, &err);
+    }
+    double start_s = tg_clock_s();
+    if (status == TG_OK)
+        status = tg_compose(arena, &instance, &options, &composition, &err);
+    if (status != TG_OK)
+        return tg_push_failure(L, &err);
+    double compose_s = tg_clock_s() - start_s;
+    push_composition(L, &composition);
+    lua_pushnumber(L, compose_s);
+    lua_setfield(L, -2, "compose_s");
+    return 1;
+}
+
+/* core.generate(seed, atoms, islands, variants, kinds = islands) -> tangram.instance/1 text | nil, why */
+static int generate(lua_State *L)
+{
+    lua_Integer seed = luaL_checkinteger(L, 1);
+    int atoms = (int)luaL_checkinteger(L, 2), islands = (int)luaL_checkinteger(L, 3);
+    int variants = (int)luaL_checkinteger(L, 4), kinds = (int)luaL_optinteger(L, 5, islands);
+    tg_arena *arena = tg_push_arena(L);
+    tg_instance instance;
+    tg_error err;
+    if (tg_instance_generate(arena, (uint64_t)seed, atoms, islands, variants, kinds, &instance, &err) != TG_OK)
+        return tg_push_failure(L, &err);
+    char *text = tg_instance_write(&instance);
+    if (!text)
+        return luaL_error(L, "out of memory");
+    lua_pushstring(L, text);
+    free(text);
+    return 1;
+}
+
+typedef struct {
+    int count, microbatches;
+    tg_stage_time *stages;
+    double *transfer_s;
+    int *warmup; /* NULL: plain */
+    tg_p2p p2p;
+    bool operations;
+} pipeline;
+
+static void check_pipeline(lua_State *L, pipeline *out)
+{
+    static const char *const fields[] = {"microbatches", "warmup", "p2p", "operations"};
+    static const char *const stage_fields[] = {"forward_s", "backward_s", "sync_s"};
+    luaL_checktype(L, 1, LUA_TTABLE);
+    luaL_checktype(L, 2, LUA_TTABLE);
+    check_fields(L, 3, fields, sizeof fields / sizeof *fields);
+    *out = (pipeline){.count = (int)luaL_len(L, 1), .microbatches = int_field(L, 3, "microbatches", 1)};
+    luaL_argcheck(L, out->count >= 1, 1, "expected at least one stage");
+    luaL_argcheck(L, luaL_len(L, 2) == out->count - 1, 2, "expected one transfer less than stages");
+    out->p2p = choice_field(L, 3, "p2p", p2p_names) ? TG_BLOCKING : TG_OVERLAPPED;
+    lua_getfield(L, 3, "operations");
+    out->operations = lua_toboolean(L, -1);
+    const size_t count = (size_t)out->count;
+    out->stages = lua_newuserdatauv(L, count * sizeof *out->stages, 0);
+    out->transfer_s = lua_newuserdatauv(L, count * sizeof *out->transfer_s, 0);
+    for (int s = 0; s < out->count; s++) {
+        lua_geti(L, 1, s + 1);
+        int at = lua_gettop(L);
+        check_fields(L, at, stage_fields, 3);
+        out->stages[s] = (tg_stage_time){number_field(L, at, "forward_s", 0), number_field(L, at, "backward_s", 0),
+                                         number_field(L, at, "sync_s", 0), 0};
+        lua_pop(L, 1);
+        if (s + 1 == out->count)
+            break;
+        lua_geti(L, 2, s + 1);
+        out->transfer_s[s] = luaL_checknumber(L, -1);
+        lua_pop(L, 1);
+    }
+    if (lua_getfield(L, 3, "warmup") != LUA_TNIL) {
+        luaL_argcheck(L, luaL_len(L, -1) == out->count, 3, "warmup: expected one depth a stage");
+        out->warmup = lua_newuserdatauv(L, count * sizeof *out->warmup, 0);
+        for (int s = 0; s < out->count; s++) {
+            lua_geti(L, -2, s + 1);
+            out->warmup[s] = (int)luaL_checkinteger(L, -1);
+            lua_pop(L, 1);
+        }
+    }
+}
+
+/* core.simulate(stages, transfer_s, options) -> time_s, operations? | nil, why. stages: { forward_s, backward_s, sync_s
+ * }, front first; options: microbatches, p2p, warmup (depths), operations (true: return them too, as { stage,
+ * microbatch, backward, start_s, end_s } in the order of stage, then of execution). */
+static int simulate(lua_State *L)
+{
+    pipeline p;
+    check_pipeline(L, &p);
+    size_t count = 2 * (size_t)p.count * (size_t)p.microbatches;
+    tg_operation *operations = p.operations ? lua_newuserdatauv(L, count * sizeof *operations, 0) : NULL;
+    double time_s;
+    tg_error err;
+    if (tg_simulate(p.stages, p.count, p.transfer_s, p.warmup, p.microbatches, p.p2p, &time_s, operations, &err) !=
+        TG_OK)
+        return tg_push_failure(L, &err);
+    lua_pushnumber(L, time_s);
+    if (!operations)
+        return 1;
+    lua_createtable(L, (int)count, 0);
+    for (size_t i = 0; i < count; i++) {
+        lua_createtable(L, 0, 5);
+        lua_pushinteger(L, operations[i].stage + 1);
+        lua_setfield(L, -2, "stage");
+        lua_pushinteger(L, operations[i].microbatch + 1);
+        lua_setfield(L, -2, "microbatch");
+        lua_pushboolean(L, operations[i].backward);
+        lua_setfield(L, -2, "backward");
+        lua_pushnumber(L, operations[i].start_s);
+        lua_setfield(L, -2, "start_s");
+        lua_pushnumber(L, operations[i].end_s);
+        lua_setfield(L, -2, "end_s");
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+    return 2;
+}
+
+/* core.bound(stages, transfer_s, options) -> the lower bound X of COMPOSITION.md, section 4, in seconds */
+static int bound(lua_State *L)
+{
+    pipeline p;
+    check_pipeline(L, &p);
+    tg_arena *arena = tg_push_arena(L);
+    tg_chain chain;
+    if (!tg_chain_make(arena, p.count, &chain))
+        return luaL_error(L, "out of memory");
+    tg_label label = {0};
+    for (int s = p.count - 1; s >= 0; s--) {
+        int depth = p.warmup ? p.warmup[s] : p.count - 1 - s;
+        label = tg_chain_push(&chain, &p.stages[s], s + 1 < p.count ? p.transfer_s[s] : 0,
+                              depth < p.microbatches ? depth : p.microbatches, p.microbatches, label);
+    }
+    lua_pushnumber(L, label.x);
+    return 1;
+}
+
+void tg_open_compose(lua_State *L)
+{
+    static const luaL_Reg functions[] = {
+        {"compose", compose}, {"generate", generate}, {"simulate", simulate}, {"bound", bound}, {NULL, NULL}};
+    luaL_setfuncs(L, functions, 0);
+}
