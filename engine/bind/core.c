@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* core.nearest(word, words) -> the nearest of words, or nil */
 static int nearest(lua_State *L)
@@ -35,6 +36,13 @@ static int list_folder(lua_State *L)
     return 1;
 }
 
+/* core.is_terminal(descriptor) -> boolean */
+static int is_terminal(lua_State *L)
+{
+    lua_pushboolean(L, isatty((int)luaL_checkinteger(L, 1)));
+    return 1;
+}
+
 int luaopen_tangram_core(lua_State *L)
 {
     luaL_checkversion(L);
@@ -43,6 +51,8 @@ int luaopen_tangram_core(lua_State *L)
     lua_setfield(L, -2, "version");
     lua_pushcfunction(L, nearest);
     lua_setfield(L, -2, "nearest");
+    lua_pushcfunction(L, is_terminal);
+    lua_setfield(L, -2, "is_terminal");
     lua_pushcfunction(L, list_folder);
     lua_setfield(L, -2, "list_folder");
     tg_open_state(L);
