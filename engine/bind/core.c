@@ -62,5 +62,6 @@ int luaopen_tangram_core(lua_State *L)
     tg_open_cluster(L);
     tg_open_terms(L);
     tg_open_enumerate(L);
+    tg_open_plan(L);
     return 1;
 }

@@ -219,9 +219,13 @@ static double cost_time_s(const tg_terms *t, int i, int j, int inflight, bool al
 static double cost_shortage_bytes(const tg_terms *t, int i, int j, int inflight, bool allow_recompute)
 {
     int front = t->recomputable[i], count = allow_recompute ? t->recomputable[j] - front : 0;
-    double least = inflight * kept_bytes(t, i, j, 0), peak = 0;
-    for (int r = 1; r <= count; r++) {
-        peak = fmax(peak, t->peak_bytes[front + r - 1]);
+    double least = inflight * kept_bytes(t, i, j, 0);
+    for (int r = 0; r < count;) {
+        /* As many more as share the next one's peak: of these the last keeps least. */
+        double peak = largest(t, t->peak_bytes, front, front + r + 1);
+        r = count;
+        while (largest(t, t->peak_bytes, front, front + r) > peak)
+            r--;
         least = fmin(least, peak + inflight * kept_bytes(t, i, j, r));
     }
     return fmax(0, fixed_bytes(t, i, j) + least - t->capacity_bytes);
@@ -414,7 +418,14 @@ tg_status tg_split_shortage(const tg_terms *terms, const tg_split_query *query, 
     *stage = 0;
     if (query->stages > query->last - query->first)
         return TG_OK;
-    *short_bytes = least_bottleneck(&s, 0, starts);
+    /* The stages' mean is a lower bound, here of what they need with all recomputed and as few in flight as the last.
+     */
+    const tg_terms *t = terms;
+    double mean_bytes = t->static_bytes[query->last] - t->static_bytes[query->first] +
+                        inflight_of(&s, query->stages - 1) *
+                            (t->least_inflight_bytes[query->last] - t->least_inflight_bytes[query->first]);
+    mean_bytes = mean_bytes / query->stages + t->stage_static_bytes - t->capacity_bytes;
+    *short_bytes = least_bottleneck(&s, fmax(0, floor(mean_bytes)), starts);
     for (int k = 0; k < query->stages; k++)
         if (cost_of(&s, k, starts[k], starts[k + 1]) >= *short_bytes) {
             *stage = k;

@@ -1,9 +1,9 @@
 --- From a recipe's table to a plan: reads model, cluster and training, groups the cluster into islands, searches, and
 --- builds the plan with all that is needed to check, report and launch it (tangram.plan/1).
-local cluster_of <const> = require "tangram.cluster"
+local clusters <const> = require "tangram.cluster"
 local core <const> = require "tangram.core"
 local costs <const> = require "tangram.cost"
-local islands_of <const> = require "tangram.islands"
+local islands <const> = require "tangram.islands"
 local loader <const> = require "tangram.loader"
 local models <const> = require "tangram.model"
 local plans <const> = require "tangram.plan"
@@ -47,13 +47,8 @@ planner.fields = {
   top = { type = "integer", min = 1, max = 1000, default = 1, doc = "how many of the best plans to list" },
   granularity = { type = "enum", values = { "layer", "half" }, default = "layer", doc = "what the model is cut into" },
   exclude = { type = "list", item = { type = "string" }, default = {}, doc = "nodes to leave out" },
-  islands = { type = "list", item = { type = "list", item = { type = "string" } }, doc = "nodes pinned together" },
-  tolerance = {
-    type = "list", item = { type = "number", min = 0 }, min = 3, max = 3, default = { 0.1, 0.1, 0.2 },
-    doc = "how far compute, memory and intra-node rate of an island's nodes may differ",
-  },
-  cut_nodes = { type = "integer", min = 1, doc = "cut larger nodes into parts of so many GPUs" },
-  split_islands = { type = "integer", min = 1, doc = "split islands into parts of so many nodes" },
+  tolerance = islands.options.tolerance, islands = islands.options.islands, cut_nodes = islands.options.cut_nodes,
+  split_islands = islands.options.split_islands,
   merged = { type = "boolean", default = true, doc = "also try the partition that hides the difference between GPUs" },
 }
 
@@ -87,6 +82,17 @@ local function tracked(cost_plugin)
   return cost
 end
 
+--- A record of each GPU type in the cluster, by name.
+local function devices_of(description)
+  local names <const>, records <const> = {}, {}
+  for name in pairs(description.gpus) do names[#names + 1] = name end
+  table.sort(names)
+  for i, name in ipairs(names) do
+    records[i] = setmetatable({ name = name }, { __index = description.gpus[name] })
+  end
+  return records
+end
+
 --- What all partitions of one planning share.
 ---@param spec table checked against planner.fields
 ---@return table setting
@@ -98,30 +104,52 @@ function planner.setting(spec)
   local warnings
   setting.model, warnings = models.read(spec.model)
   warn(warnings)
-  setting.cluster, warnings = cluster_of.read(spec.cluster)
-  warn(warnings)
-  setting.cluster = cluster_of.exclude(setting.cluster, spec.exclude)
+  setting.cluster = clusters.read(spec.cluster)
+  if #spec.exclude > 0 then setting.cluster = clusters.without(setting.cluster, spec.exclude) end
   setting.training = trainings.check(spec.training)
   setting.parallelizer, setting.cost_plugin, setting.policies = load_plugins(spec)
-  local precision <const>, note <const> = trainings.resolve_precision(setting.training, cluster_of.devices(setting.cluster))
+  local precision <const>, note <const> = trainings.resolve_precision(setting.training, devices_of(setting.cluster))
   if not precision then error(note, 0) end
   setting.training.precision = precision
   warn { note }
   setting.atoms = atoms_of(setting.model, setting.training, spec, setting.parallelizer)
-  setting.core_cluster = cluster_of.build(setting.cluster, { cut_nodes = spec.cut_nodes })
   setting.cost = tracked(setting.cost_plugin)
   setting.log = function(text) warn { text } end
   return setting
 end
 
-local function problem_of(setting, islands)
+local function same_partition(a, b)
+  if #a.islands ~= #b.islands then return false end
+  for i, island in ipairs(a.islands) do
+    if table.concat(island.nodes, "\0") ~= table.concat(b.islands[i].nodes, "\0") then return false end
+  end
+  return true
+end
+
+--- The fewest islands and, unless it is the same or not wanted, the merged partition.
+local function partitions_of(setting)
+  local spec <const> = setting.spec
+  local first <const> = islands.group(setting.cluster, {
+    tolerance = spec.tolerance, islands = spec.islands, cut_nodes = spec.cut_nodes, split_islands = spec.split_islands,
+  })
+  for _, text in ipairs(first.warnings) do setting.log(text) end
+  if not first.proved_fewest then
+    setting.log "the islands are not proved the fewest: more than 16 groups of unlike nodes"
+  end
+  local merged <const> = spec.merged and islands.group(setting.cluster,
+    { merged = true, cut_nodes = spec.cut_nodes, split_islands = spec.split_islands })
+  if merged and not same_partition(first, merged) then return { first, merged } end
+  return { first }
+end
+
+local function problem_of(setting, partition)
   local bounds = true
   if setting.parallelizer.own_times then
     bounds = false
     setting.log(("%s brings its own times, so no pair is dropped by a bound"):format(setting.parallelizer.name))
   end
   return {
-    model = setting.model, atoms = setting.atoms, cluster = setting.core_cluster, islands = islands,
+    model = setting.model, atoms = setting.atoms, cluster = partition.cluster, islands = partition.islands,
     training = setting.training, microbatches = trainings.microbatch_counts(setting.training),
     parallelizer = setting.parallelizer, cost = setting.cost, cost_plugin = setting.cost_plugin,
     policies = setting.policies, bounds = bounds, seconds = setting.spec.query_seconds, log = setting.log,
@@ -143,17 +171,16 @@ function planner.search(setting, hooks)
   hooks = hooks or {}
   local spec <const> = setting.spec
   local started_s <const> = core.clock_s()
-  local partitions <const> = islands_of.partitions(setting.core_cluster, setting.cluster, spec)
-  for _, text in ipairs(partitions.warnings) do setting.log(text) end
+  local partitions <const> = partitions_of(setting)
   if hooks.before then hooks.before(partitions[1].islands, setting.training) end
   local outcome <const> = { counts = {}, partitions = partitions, bound_s = math.huge, failed = {} }
-  for _, partition in ipairs(partitions) do
+  for i, partition in ipairs(partitions) do
     local left_s <const> = spec.time_limit_s and spec.time_limit_s - (core.clock_s() - started_s)
     if left_s and left_s <= 0 then break end
-    local problem <const> = problem_of(setting, partition.islands)
+    local problem <const> = problem_of(setting, partition)
     local result <const>, why <const> = search.run(problem, {
       gap = spec.gap, top = spec.top, cutoff = outcome.best and outcome.best.best.time_s, time_limit_s = left_s,
-      objective = spec.objective, p2p = spec.p2p, warmup = spec.warmup, left_out = not partition.merged,
+      objective = spec.objective, p2p = spec.p2p, warmup = spec.warmup, left_out = i == 1,
       progress = hooks.progress,
     })
     if not result then error(why, 0) end

@@ -1,0 +1,121 @@
+--- What a strategy on an island comes to for one model and microbatch: degrees, sizes, rates, seconds per byte and FLOP.
+--- Made once per strategy; the formulas read it for every atom.
+local collectives <const> = require "tangram.formulas.collectives"
+
+local setting <const> = {}
+
+local max <const>, min <const> = math.max, math.min
+
+--- Architectures without fused attention kernels (FlashAttention-2 needs Ampere).
+local unfused <const> = { Volta = true, Turing = true }
+--- Architectures without TF32: fp32 products run outside the tensor cores, at about an eighth of the 16-bit rate.
+local no_tf32 <const> = { Volta = true, Turing = true }
+
+--- Dense FLOP/s of one GPU for the layers' matrix products, and for all else.
+local function peaks(island, training, k)
+  local device <const>, dense <const> = island.device, island.compute_flops
+  if training.precision == "fp32" then
+    local fp32 <const> = device.fp32_flops or dense / (no_tf32[device.arch] and 8 or 2)
+    return fp32, fp32
+  elseif training.precision == "fp8" and device.fp8_flops then
+    return dense * min(k.fp8_gain, device.fp8_flops / dense), dense
+  end
+  return dense, dense
+end
+
+local function links(s, k)
+  local intra <const> = s.intra_measured and 1 or k.tp_link_share
+  local network <const> = s.inter_measured and 1 or k.network_share
+  local island <const>, g <const> = s.island, s.per_node
+  if s.t > 1 then
+    local group <const> = collectives.group(island, g, s.t, 1)
+    local across <const> = group.nodes > 1
+    s.tp_s_per_byte = collectives.ring_s_per_byte(group, intra, network * (s.inter_measured and 1 or k.tp_network_share))
+    s.tp_latency_s = k.tp_latency_s * group.lg * (across and 3 or 1)
+  end
+  if s.c > 1 then
+    local group <const> = collectives.group(island, g, s.c, s.t)
+    s.cp_s_per_byte = k.cp_exposed * max(1 / (group.intra_bytes_per_s * intra),
+      group.flows / (group.inter_bytes_per_s * network))
+  end
+  if s.e > 1 then
+    s.ep_s_per_byte = collectives.all_to_all_s_per_byte(collectives.group(island, g, s.e, s.t), intra,
+      network / k.ep_network_share)
+  end
+  local late <const> = k.reduce_overlaps == 1 and network or s.inter_measured and 1 or k.dp_network_share
+  local dp_intra <const> = s.intra_measured and 1 or k.dp_link_share
+  local dense <const>, expert <const> = collectives.group(island, g, s.shards, s.t),
+    collectives.group(island, g, s.expert_shards, s.e * s.etp)
+  s.dp_s_per_byte = collectives.scatter_s_per_byte(dense, dp_intra, late)
+  s.expert_dp_s_per_byte = collectives.scatter_s_per_byte(expert, dp_intra, late)
+  s.fsdp_s_per_byte = collectives.scatter_s_per_byte(dense, dp_intra, network)
+  s.expert_fsdp_s_per_byte = collectives.scatter_s_per_byte(expert, dp_intra, network)
+  s.dp_latency_s = k.dp_latency_s * dense.lg
+end
+
+--- Fully sharded experts (FORMULAS.md, section 8): every GPU of the stage holds a part of each expert and rebuilds `slots` of
+--- them before use; a token goes to a replica in its own node where there is one.
+local function fully_sharded_experts(s, model, k)
+  local all <const> = s.gpus
+  local group <const> = collectives.group(s.island, s.per_node, all, 1)
+  local intra <const>, network <const> = s.intra_measured and 1 or k.tp_link_share, s.inter_measured and 1 or k.network_share
+  s.slots = min(model.experts, max(model.experts_per_token, math.ceil(model.experts / all)))
+  local inside_replicas <const> = group.inside * s.slots / model.experts
+  local near <const> = min(1, inside_replicas)
+  local intra_s <const> = 1 / (group.intra_bytes_per_s * intra)
+  s.ep_s_per_byte = near * (1 - 1 / max(1, inside_replicas)) * intra_s
+    + (1 - near) * group.flows / (group.inter_bytes_per_s * network) * k.ep_network_share
+  s.unshard_s_per_byte = collectives.all_to_all_s_per_byte(group, intra, network)
+end
+
+--- How much of the experts' imbalance is left with fully sharded experts: (max/mean - 1) of LAER-MoE over that of static
+--- expert parallelism, 1.41 to 1.66 at 8 experts, 1.29 to 1.73 at 16.
+local function balance_gain(experts) return experts <= 8 and 0.41 / 0.66 or 0.29 / 0.73 end
+
+---@param island tangram.Island
+---@param strategy table
+---@param ctx table the cost model's context
+---@param k table<string, number> constants by name
+---@return table setting
+function setting.new(island, strategy, ctx, k)
+  local model <const>, training <const> = ctx.model, ctx.training
+  local s <const> = {
+    island = island, model = model, k = k, t = strategy.tp, d = strategy.dp, c = strategy.cp, e = strategy.ep, etp = strategy.etp,
+    zero = strategy.zero, fsep = strategy.fsep and model.experts > 0, dropout = training.dropout and 1 or 0,
+    gradient_bytes = training.precision == "fp32" and 4 or training.gradient_bytes,
+    offload_optimizer = strategy.offload == "optimizer" or strategy.offload == "both",
+    offload_activations = strategy.offload == "activations" or strategy.offload == "both",
+    intra_measured = island.intra_from ~= "datasheet", inter_measured = island.inter_from ~= "datasheet",
+  }
+  s.gpus = s.t * s.d * s.c
+  s.per_node = min(island.gpus_per_node, s.gpus)
+  s.b = ctx.samples / s.d
+  s.seq = training.seq_len
+  s.tokens = s.b * s.seq / s.c
+  s.sp = strategy.sp and s.t > 1
+  s.u = s.sp and s.t or 1
+  s.y = training.precision == "fp32" and 4 or 2
+  s.shards = s.d * s.c
+  s.expert_shards = s.shards * s.t / (s.e * s.etp)
+  s.flash = training.attention == "flash" or training.attention ~= "unfused" and not unfused[island.device.arch]
+    and training.precision ~= "fp32"
+  s.vocab = math.ceil(model.vocab / (128 * s.t)) * 128 * s.t
+  local gemm_flops <const>, flops <const> = peaks(island, training, k)
+  s.s_per_gemm_flop, s.s_per_flop = 1 / (k.gemm_efficiency * gemm_flops), 1 / (k.gemm_efficiency * flops)
+  s.s_per_flash_flop = 1 / (k.flash_efficiency * flops)
+  s.s_per_byte = 1 / (k.memory_efficiency * island.device.memory_bytes_per_s)
+  s.launch_s = k.launch_s + k.launch_rank_s * (s.t - 1)
+  s.imbalance = 1
+  links(s, k)
+  if s.fsep then
+    fully_sharded_experts(s, model, k)
+    s.imbalance = 1 + (ctx.options.imbalance - 1) * balance_gain(model.experts)
+    s.expert_shards, s.expert_parts = s.gpus, 1
+  else
+    if s.e > 1 then s.imbalance = ctx.options.imbalance end
+    s.expert_parts = s.e * s.etp
+  end
+  return s
+end
+
+return setting
