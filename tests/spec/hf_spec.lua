@@ -241,7 +241,7 @@ describe("Hugging Face config.json", function()
       assert.error_matches(function() read(with(qwen3_moe, case[1])) end, "^config.json: " .. case[2])
     end
     assert.error_matches(function() read(with(llama, { intermediate_size = core.null })) end, "ffn: missing")
-    assert.error_matches(function() read(with(deepseek, { v_head_dim = core.null })) end, "v_head_dim: missing")
+    assert.error_matches(function() read(with(deepseek, { v_head_dim = core.null })) end, "^config.json: mla: v_head_dim: missing")
   end)
 
   it("reads a pasted Python dict and NaN, and says so", function()
@@ -265,6 +265,7 @@ describe("Hugging Face config.json", function()
     end
     assert.matches("^config.json:3:%d+: not JSON", refusal '{\n "model_type": "llama",\n "hidden_size": }')
     assert.matches("^config.json:1:%d+: not JSON", refusal "{hidden_size: 3}")
+    assert.equal("config.json: key 'vocab_size' stands twice in one object", refusal '{"vocab_size": 1, "vocab_size": 2}')
     assert.matches("^/nonexistent/config.json: No such file", refusal "/nonexistent/config.json")
     assert.matches("^tests: ", refusal "tests")
     local path <const> = support.write(os.tmpname(), "[1, 2]")
