@@ -262,7 +262,9 @@ static tg_enumerate_options read_options(lua_State *L)
     options.compose.stop = tg_stop_flag();
     lua_getfield(L, 1, "left_out");
     options.left_out = lua_toboolean(L, -1);
-    lua_pop(L, 1);
+    lua_getfield(L, 1, "any");
+    options.any = lua_toboolean(L, -1);
+    lua_pop(L, 2);
     return options;
 }
 
@@ -375,7 +377,7 @@ static void push_enumeration(lua_State *L, const tg_enumeration *found, int isla
 
 /* core.enumerate(spec) -> result | nil, why. spec: cluster, islands (of cluster:islands), capacity_bytes (by island), flops
  * and boundary_bytes (by atom, one sample), global_batch, microbatches (falling), gap, top, cutoff, time_limit_s, objective,
- * p2p, warmup, left_out, and the callbacks, with indices from 1, slices inclusive:
+ * p2p, warmup, left_out, any, and the callbacks, with indices from 1, slices inclusive:
  *   plan(island, first, last, microbatches, successors) -> list of plans | nil, why      key(island, first, last) -> string
  *   keep(island, first, last, microbatches) -> nil | policy's name                       bound(same) -> seconds
  *   link(from, to, latency_s, bytes_per_s) -> latency_s, bytes_per_s                     progress(microbatches, share, best_s)

@@ -135,6 +135,11 @@ static int compare_ranked(const void *a, const void *b)
     return x->class - y->class;
 }
 
+static bool enough(const tg_run *run, const tg_best *best)
+{
+    return run->options->any && best->count > 0;
+}
+
 /* Asks for what could still be part of a plan better than best, most promising first, and composes after every round. */
 static tg_status search_level(tg_run *run, tg_level *level, int required_island, tg_best *best, tg_composition *last,
                               tg_error *err)
@@ -154,7 +159,7 @@ static tg_status search_level(tg_run *run, tg_level *level, int required_island,
         if (run->provider->progress && status == TG_OK)
             run->provider->progress(run->provider->self, level->microbatches, kept ? (double)at / kept : 1,
                                     tg_best_time(best));
-        if (status != TG_OK || tg_run_stopped(run) || last->stopped != TG_NOT_STOPPED)
+        if (status != TG_OK || tg_run_stopped(run) || last->stopped != TG_NOT_STOPPED || enough(run, best))
             break;
         int asked = 0;
         for (; at < kept && asked < ROUND && status == TG_OK && !tg_run_stopped(run); at++) {
@@ -283,7 +288,7 @@ tg_status tg_enumerate(tg_arena *arena, const tg_problem *problem, const tg_prov
     tg_status status = open_run(&run, err);
     if (status == TG_OK)
         status = tg_best_open(&best, &run, options->compose.top, options->compose.cutoff, err);
-    for (int b = 0; b < problem->microbatch_count && status == TG_OK && !tg_run_stopped(&run); b++) {
+    for (int b = 0; b < problem->microbatch_count && status == TG_OK && !tg_run_stopped(&run) && !enough(&run, &best); b++) {
         tg_composition last = {.bound_s = 0};
         long before = best.improved;
         status = tg_level_open(&run, problem->microbatches[b], &level, err);

@@ -22,6 +22,7 @@ typedef struct {
 
 typedef struct {
     tg_compose_options compose; /* cutoff: only plans faster than this are wanted */
+    bool any;                   /* any plan will do: stop at the first */
     bool left_out;              /* also work out the best time with each island that the best plan leaves out */
 } tg_enumerate_options;
 

@@ -23,7 +23,10 @@ function plan.encode(value) return core.json_encode(value, order) end
 local static_parts <const> = { "weights_bytes", "gradients_bytes", "optimizer_bytes", "buffers_bytes", "context_bytes" }
 
 --- Bytes by part; what an adapter does not break down counts as weights.
-local function memory_of(stage, inflight, capacity_bytes)
+---@param stage table as adapters write it
+---@param inflight integer microbatches that it holds
+---@param capacity_bytes number
+function plan.memory_of(stage, inflight, capacity_bytes)
   local memory <const> = {
     activations_bytes = inflight * stage.inflight_bytes, transient_bytes = stage.transient_bytes, capacity_bytes = capacity_bytes,
   }
@@ -69,7 +72,7 @@ local function stage_of(setting, problem, at, stage)
     island = problem.islands[at.island].name, gpus = gpus_of(at.place), first = at.first - 1, last = at.last, layers = layers,
     has_embedding = embedding, has_head = head, strategy = stage.strategy, forward_s = stage.forward_s,
     backward_s = stage.backward_s, sync_s = stage.sync_s, transfer_s = at.transfer_s or core.null, successors = at.successors,
-    inflight = at.inflight, memory = memory_of(stage, at.inflight, problem.capacity_bytes[at.island]),
+    inflight = at.inflight, memory = plan.memory_of(stage, at.inflight, problem.capacity_bytes[at.island]),
     time_parts = stage.parts.time,
   }
 end

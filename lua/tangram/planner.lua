@@ -142,7 +142,8 @@ local function partitions_of(setting)
   return { first }
 end
 
-local function problem_of(setting, partition)
+--- What search.run takes, for one partition.
+function planner.problem(setting, partition)
   local bounds = true
   if setting.parallelizer.own_times then
     bounds = false
@@ -174,14 +175,14 @@ function planner.search(setting, hooks)
   local partitions <const> = partitions_of(setting)
   if hooks.before then hooks.before(partitions[1].islands, setting.training) end
   local outcome <const> = { counts = {}, partitions = partitions, bound_s = math.huge, failed = {} }
-  for i, partition in ipairs(partitions) do
+  for _, partition in ipairs(partitions) do
     local left_s <const> = spec.time_limit_s and spec.time_limit_s - (core.clock_s() - started_s)
     if left_s and left_s <= 0 then break end
-    local problem <const> = problem_of(setting, partition)
+    local problem <const> = planner.problem(setting, partition)
     local result <const>, why <const> = search.run(problem, {
       gap = spec.gap, top = spec.top, cutoff = outcome.best and outcome.best.best.time_s, time_limit_s = left_s,
-      objective = spec.objective, p2p = spec.p2p, warmup = spec.warmup, left_out = i == 1,
-      progress = hooks.progress,
+      objective = spec.objective, p2p = spec.p2p, warmup = spec.warmup, left_out = not hooks.any,
+      progress = hooks.progress, any = hooks.any,
     })
     if not result then error(why, 0) end
     add_counts(outcome.counts, result)

@@ -42,8 +42,21 @@ local function slowest_link(problem, island)
   return slowest
 end
 
+--- Works out what contexts hold of each island.
+---@param problem tangram.Problem
+function search.prepare(problem)
+  problem.capacity_bytes, problem.tied_links = {}, {}
+  for i, island in ipairs(problem.islands) do
+    problem.capacity_bytes[i] = (1 - problem.training.memory_margin) * island.memory_bytes
+    problem.tied_links[i] = slowest_link(problem, island)
+  end
+end
+
 --- The ctx that plugins see, one for each island and number of microbatches; each plugin gets its own view of it.
-local function make_context(problem, island, microbatches)
+---@param problem tangram.Problem prepared
+---@param island tangram.Island
+---@param microbatches integer
+function search.context(problem, island, microbatches)
   local training <const> = problem.training
   return {
     model = problem.model, atoms = problem.atoms, islands = problem.islands, training = training,
@@ -65,7 +78,7 @@ local function views(problem)
     end
     local view = of_plugin[key]
     if not view then
-      view = make_context(problem, problem.islands[island], microbatches)
+      view = search.context(problem, problem.islands[island], microbatches)
       view.options, view.memo = plugin.options, {}
       of_plugin[key] = view
     end
@@ -164,11 +177,7 @@ function search.run(problem, options)
     end
     return slice
   end
-  problem.capacity_bytes, problem.tied_links = {}, {}
-  for i, island in ipairs(problem.islands) do
-    problem.capacity_bytes[i] = (1 - problem.training.memory_margin) * island.memory_bytes
-    problem.tied_links[i] = slowest_link(problem, island)
-  end
+  search.prepare(problem)
   local found <const> = { own_times = false }
   local view_of <const> = views(problem)
   local keep <const>, key <const>, bound <const> = policies(problem, slice_of, view_of)
@@ -183,7 +192,7 @@ function search.run(problem, options)
     boundary_bytes = fields_of(problem.atoms, "boundary_bytes", #problem.atoms - 1),
     global_batch = problem.training.global_batch, microbatches = problem.microbatches,
     gap = options.gap, top = options.top, cutoff = options.cutoff, time_limit_s = options.time_limit_s,
-    objective = options.objective, p2p = options.p2p, warmup = options.warmup, left_out = options.left_out,
+    objective = options.objective, p2p = options.p2p, warmup = options.warmup, left_out = options.left_out, any = options.any,
     plan = planner(problem, slice_of, view_of, found), keep = keep, key = key, bound = bound, link = link,
     progress = options.progress,
   }
