@@ -259,6 +259,22 @@ static tg_status open_run(tg_run *run, tg_error *err)
     return status == TG_OK ? tg_run_list_pairs(run, err) : status;
 }
 
+/* What adapters could not do: every failure, and for each island the largest slice without a plan. */
+static tg_status report_complaints(tg_run *run, tg_enumeration *out, tg_error *err)
+{
+    size_t islands = (size_t)run->problem->island_count;
+    out->refused = tg_arena_alloc(run->arena, islands, sizeof *out->refused);
+    out->failed = tg_arena_alloc(run->arena, run->failed.count, sizeof *out->failed);
+    if (!out->refused || !out->failed)
+        return tg_fail(err, TG_EMEMORY, "out of memory");
+    for (size_t i = 0; i < islands; i++)
+        if (run->refused[i].why)
+            out->refused[out->refused_count++] = run->refused[i];
+    for (size_t i = 0; i < run->failed.count; i++)
+        out->failed[out->failed_count++] = run->failed.at[i];
+    return TG_OK;
+}
+
 static void conclude(const tg_run *run, const tg_best *best, double bound_s, tg_enumeration *out)
 {
     const volatile sig_atomic_t *stop = run->options->compose.stop;
@@ -311,7 +327,10 @@ tg_status tg_enumerate(tg_arena *arena, const tg_problem *problem, const tg_prov
     if (status == TG_OK && best_level.pairs)
         status = count_pairs(&run, &best_level, out, err);
     if (status == TG_OK)
+        status = report_complaints(&run, out, err);
+    if (status == TG_OK)
         conclude(&run, &best, bound_s, out);
+    tg_complaint_vec_free(&run.failed);
     tg_level_close(&run, &best_level);
     tg_level_close(&run, &level);
     return status;
