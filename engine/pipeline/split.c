@@ -286,6 +286,8 @@ static double least_bottleneck(const search *s, double low, int *starts)
         /* The first limits are candidates just above a good bound, one of which most often is the optimum; after that,
          * halving keeps the count of probes small where candidates are many. */
         double limit = probe < 4 ? low : isinf(found) ? low * (1 + ldexp(0.01, probe - 4)) : low + (found - low) / 2;
+        if (limit >= found)
+            limit = low; /* nothing lies between them: halving rounds up to found and would never end */
         double bottleneck, next;
         if (fill_from_rear(s, limit, trial, &bottleneck, &next)) {
             found = bottleneck;

@@ -13,7 +13,7 @@ local states <const> = require "tangram.formulas.states"
 local max <const> = math.max
 
 local time_parts <const> = {
-  "compute_s", "attention_s", "memory_bound_s", "launch_s", "tp_s", "cp_s", "ep_s", "fsdp_s", "offload_s", "selective_s",
+  "compute_s", "attention_s", "memory_bound_s", "launch_s", "tp_s", "cp_s", "ep_s", "fsep_s", "fsdp_s", "offload_s", "selective_s",
 }
 
 --- The constants in use on an island, for the plan's list.
@@ -120,7 +120,8 @@ local function layer_terms(s, atom, terms)
   if s.recompute_again == "selective" then
     terms.recompute_s, terms.recomputed_inflight_bytes, terms.recompute_peak_bytes = core_again_s, kept - scores, scores
   else
-    terms.recompute_s = at_least(busy_s * s.k.recompute_share, floor_s)
+    -- a forward more; of what is recomputed anyway, only once
+    terms.recompute_s = max(0, at_least(busy_s * s.k.recompute_share, floor_s) - terms.selective_s)
     terms.recomputed_inflight_bytes = math.min(kept, s.y * s.tokens * s.model.hidden / s.u * share)
     terms.recompute_peak_bytes = kept
   end
@@ -143,7 +144,7 @@ end
 --- Final norm, vocabulary-parallel product and loss. The logits live only while the head's own microbatch turns round.
 local function head_terms(s, terms)
   local logits <const> = s.tokens * s.vocab / s.t
-  local product_s <const> = gemm.product_s(s, s.s_per_flop, s.tokens, s.vocab / s.t, s.model.hidden)
+  local product_s <const> = gemm.product_s(s, s.s_per_gemm_flop, s.tokens, s.vocab / s.t, s.model.hidden)
   add(terms, "compute_s", gemm.passes(s, product_s, 1))
   add(terms, "memory_bound_s", 12 * logits * s.s_per_byte, 12 * logits * s.s_per_byte)
   tensor_parallel(s, terms)
@@ -170,7 +171,8 @@ local function atom_terms(atom, island, strategy, ctx)
   for _, part in ipairs(time_parts) do terms[part] = 0 end
   price(s, atom, terms)
   local dense <const>, expert <const> = states.parameters(s, atom)
-  add_beside(terms, "fsdp_s", s.k.fsdp_exposed, states.microbatch_traffic_s(s, dense, expert))
+  add_beside(terms, "fsep_s", 0, states.rebuilding_s(s, expert))
+  add_beside(terms, "fsdp_s", s.k.fsdp_exposed, states.sharded_traffic_s(s, dense, expert))
   terms.transient_bytes = terms.transient_bytes + states.gathered_bytes(s, dense, expert)
   for _, name in ipairs { "inflight_bytes", "recomputed_inflight_bytes", "transient_bytes", "recompute_peak_bytes" } do
     terms[name] = terms[name] * s.slack

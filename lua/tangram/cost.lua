@@ -105,6 +105,7 @@ local function terms_by_difference(plugin, island, strategy, ctx)
     return plugin.stage(slice.new(ctx.model, atoms, first, last), island, asked, ctx)
   end
   local base <const> = strategy.recompute == "selective" and "selective" or "none"
+  local more <const> = type(strategy.recompute) == "table" and strategy.recompute.kind or "full"
   local function busy_s(one) return one.forward_s + one.backward_s end
   local stage_s, static_bytes = math.huge, math.huge
   local seen <const>, singles <const> = {}, {}
@@ -123,7 +124,7 @@ local function terms_by_difference(plugin, island, strategy, ctx)
     or { stage_s = 0, static_bytes = 0 }
   local function terms_of(atom)
     local one <const> = singles[atom.hash]
-    local again <const> = can_recompute(atom) and stage(atom.index, atom.index, "full") or one
+    local again <const> = can_recompute(atom) and stage(atom.index, atom.index, more) or one
     local common <const> = constants.stage_s / busy_s(one)
     return {
       forward_s = max(0, one.forward_s * (1 - common)), backward_s = max(0, one.backward_s * (1 - common)),

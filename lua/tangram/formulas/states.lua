@@ -32,18 +32,21 @@ function states.gathered_bytes(s, dense, expert)
 end
 
 --- Seconds of the traffic inside each microbatch, before overlap: ZeRO-3 gathers weights forward and backward and reduces
---- gradients, ZeRO-2 reduces gradients; fully sharded experts are rebuilt twice and their gradients sent home.
+--- gradients, ZeRO-2 reduces gradients.
 ---@return number forward_s, number backward_s
-function states.microbatch_traffic_s(s, dense, expert)
-  local gather, reduce = 0, 0
-  local experts_s <const> = s.fsep and 0 or expert * s.expert_fsdp_s_per_byte
-  if s.zero >= 2 then reduce = s.gradient_bytes * (dense * s.fsdp_s_per_byte + experts_s) end
-  if s.zero == 3 then gather = s.y * (dense * s.fsdp_s_per_byte + experts_s) end
-  if s.fsep and expert > 0 then
-    local rebuilt_s <const> = s.slots / s.model.experts * expert * s.unshard_s_per_byte
-    gather, reduce = gather + s.y * rebuilt_s, reduce + s.gradient_bytes * rebuilt_s
-  end
-  return gather, gather + reduce
+function states.sharded_traffic_s(s, dense, expert)
+  if s.zero < 2 then return 0, 0 end
+  local once_s <const> = dense * s.fsdp_s_per_byte + (s.fsep and 0 or expert * s.expert_fsdp_s_per_byte)
+  local gather_s <const> = s.zero == 3 and s.y * once_s or 0
+  return gather_s, gather_s + s.gradient_bytes * once_s
+end
+
+--- The same of fully sharded experts: rebuilt before each use, forward and backward, and their gradients sent home.
+---@return number forward_s, number backward_s
+function states.rebuilding_s(s, expert)
+  if not s.fsep then return 0, 0 end
+  local once_s <const> = s.slots / s.model.experts * expert * s.unshard_s_per_byte
+  return s.y * once_s, (s.y + s.gradient_bytes) * once_s
 end
 
 --- Seconds of the reduction at the end of a step, before overlap: an all-reduce of gradients, or with a sharded optimizer a
