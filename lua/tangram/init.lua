@@ -16,7 +16,8 @@ end
 ---@param source table|string
 ---@return table
 function tangram.cluster(source)
-  return (require("tangram.cluster").read(source))
+  if type(source) == "string" then return require("tangram.input.cluster_json").read(source) end
+  return require("tangram.cluster").describe(source)
 end
 
 --- Plans at once. Options of the command line override the table. Raises one line where there is no plan.

@@ -40,6 +40,23 @@ local function shallow(t)
   return copy
 end
 
+--- What of the engine plugins may call: arithmetic, nothing that reaches files or other scripts.
+local engine_functions <const> = { "bears", "max_inflight", "nearest", "pareto", "partition", "terms" }
+
+--- A copy of one of the library's modules for one plugin.
+local function module_for_plugins(plugin, module)
+  if module == "tangram.core" then
+    local copy <const> = {}
+    for _, name in ipairs(engine_functions) do copy[name] = core[name] end
+    return copy
+  elseif type(module) == "string" and (module:match "^tangram%.formulas%." or module:match "^tangram%.catalog%f[%.%z]"
+        or module == "tangram.strategies" or module == "tangram.units") then
+    return shallow(require(module))
+  end
+  error(("%s: require '%s': plugins can load only tangram's formulas, catalogue, strategies, units and core"):format(plugin,
+    tostring(module)), 3)
+end
+
 --- What a plugin may use, made anew for each, so that none can patch it for another.
 local function environment(name)
   local env <const> = {
@@ -55,12 +72,7 @@ local function environment(name)
   end
   local loaded <const> = {}
   env.require = function(module)
-    if type(module) ~= "string" or not (module:match "^tangram%.formulas%." or module == "tangram.strategies"
-          or module == "tangram.units" or module == "tangram.split" or module == "tangram.catalog.gpus"
-          or module == "tangram.catalog.links" or module == "tangram.catalog.constants") then
-      error(("%s: require '%s': plugins can load only tangram's own formulas and catalogue"):format(name, tostring(module)), 2)
-    end
-    loaded[module] = loaded[module] or shallow(require(module))
+    if not loaded[module] then loaded[module] = module_for_plugins(name, module) end
     return loaded[module]
   end
   env._G = env

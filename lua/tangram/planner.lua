@@ -1,5 +1,6 @@
 --- From a recipe's table to a plan: reads model, cluster and training, groups the cluster into islands, searches, and
 --- builds the plan with all that is needed to check, report and launch it (tangram.plan/1).
+local cluster_json <const> = require "tangram.input.cluster_json"
 local clusters <const> = require "tangram.cluster"
 local core <const> = require "tangram.core"
 local costs <const> = require "tangram.cost"
@@ -104,7 +105,7 @@ function planner.setting(spec)
   local warnings
   setting.model, warnings = models.read(spec.model)
   warn(warnings)
-  setting.cluster = clusters.read(spec.cluster)
+  setting.cluster = type(spec.cluster) == "string" and cluster_json.read(spec.cluster) or clusters.describe(spec.cluster)
   if #spec.exclude > 0 then setting.cluster = clusters.without(setting.cluster, spec.exclude) end
   setting.training = trainings.check(spec.training)
   setting.parallelizer, setting.cost_plugin, setting.policies = load_plugins(spec)

@@ -55,8 +55,9 @@ function recipe.run(path, seconds)
   local chunk <const>, why <const> = loadfile(path, "t")
   if not chunk then return nil, why end
   local ok <const>, result <const> = core.limited(seconds, chunk, path)
-  if not ok then
-    if result == "time limit reached" then result = ("%s: still running after %g s, expected an end"):format(path, seconds) end
+  if not ok and result == "time limit reached" then
+    return nil, ("%s: still running after %g s of its own time, expected an end"):format(path, seconds)
+  elseif not ok then
     return nil, result
   end
   if not is_plan(result) then

@@ -181,11 +181,11 @@ function search.run(problem, options)
   local found <const> = { own_times = false }
   local view_of <const> = views(problem)
   local keep <const>, key <const>, bound <const> = policies(problem, slice_of, view_of)
-  local link <const> = problem.cost.link and function(from, to, latency_s, bytes_per_s)
-    local ctx <const> = view_of(problem.cost.plugin, from, problem.microbatches[1])
+  local function link(from, to, latency_s, bytes_per_s)
     return problem.cost.link(
-      { from = problem.islands[from], to = problem.islands[to], latency_s = latency_s, bytes_per_s = bytes_per_s }, ctx)
-  end or nil
+      { from = problem.islands[from], to = problem.islands[to], latency_s = latency_s, bytes_per_s = bytes_per_s },
+      view_of(problem.cost_plugin, from, problem.microbatches[1]))
+  end
   local result <const>, why <const> = core.enumerate {
     cluster = problem.cluster, islands = problem.islands, capacity_bytes = problem.capacity_bytes,
     flops = fields_of(problem.atoms, "flops"),

@@ -2,6 +2,7 @@
 --- was left out.
 local core <const> = require "tangram.core"
 local grid <const> = require "tangram.report.grid"
+local islands <const> = require "tangram.islands"
 local units <const> = require "tangram.units"
 
 local text <const> = {}
@@ -117,11 +118,15 @@ local function pairs_line(counts)
     #counts.failed > 0 and (", %d failed"):format(#counts.failed) or "")
 end
 
---- Why islands are apart, one line for each two of them.
+--- Why islands are apart: one line for each two of them, by their first nodes.
 local function apart_lines(plan)
-  local clusters <const> = require "tangram.cluster"
-  local lines <const> = {}
-  for _, line in ipairs(clusters.apart_of(plan.cluster, plan.islands)) do lines[#lines + 1] = "  " .. line .. "\n" end
+  local group <const> = islands.group(plan.cluster, { apart = true })
+  local first <const>, lines <const> = {}, {}
+  for _, island in ipairs(plan.islands) do first[island.nodes[1]] = island.name end
+  for _, pair in ipairs(group.apart) do
+    local a <const>, b <const> = first[pair.nodes[1]], first[pair.nodes[2]]
+    if a and b then lines[#lines + 1] = ("  %s and %s are apart: %s\n"):format(a, b, pair.why) end
+  end
   return table.concat(lines)
 end
 
