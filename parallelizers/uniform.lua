@@ -4,6 +4,9 @@
 local core <const> = require "tangram.core"
 local strategies <const> = require "tangram.strategies"
 
+local max <const>, min <const> = math.max, math.min
+local SLACK <const> = 1 + 1e-12
+
 local options <const> = {
   max_stages = { type = "integer", default = 64, min = 1, doc = "most pipeline stages on one island" },
   full_recompute = { type = "boolean", default = true, doc = "recompute whole layers, as many in each stage as memory asks for" },
@@ -65,35 +68,37 @@ local function stage_of(one, first, last, r, slice, island, ctx)
   return stage
 end
 
---- The plan of one probed cut, with the numbers that plans are compared by.
+--- The plan of one probed cut, with the numbers that plans are compared by; nil if its stages, priced whole, no longer fit
+--- (their terms are estimates where the cost model prices stages alone).
 local function build(probed, most_successors, slice, island, ctx)
   local one <const>, count <const> = probed.one, probed.stages
-  local bottleneck_s <const>, latency_s <const>, ends <const>, recomputed <const> =
-    one.terms:split(slice.first, slice.last, count, ctx.successors, one.full)
+  local _, _, ends <const>, recomputed <const> = one.terms:split(slice.first, slice.last, count, ctx.successors, one.full)
   local plan <const>, first = {}, slice.first
-  local sync_s, successors = 0, most_successors
+  local bottleneck_s, latency_s, sync_s, successors = 0, 0, 0, most_successors
   for i = 1, count do
     local stage <const> = stage_of(one, first, ends[i], recomputed[i], slice, island, ctx)
     plan[i], first = stage, ends[i] + 1
-    sync_s = math.max(sync_s, stage.sync_s)
+    local busy_s <const> = stage.forward_s + stage.backward_s
+    bottleneck_s, latency_s, sync_s = max(bottleneck_s, busy_s), latency_s + busy_s, max(sync_s, stage.sync_s)
     local bears <const> =
-      core.bears(stage.static_bytes, stage.transient_bytes, stage.inflight_bytes, ctx.capacity_bytes, ctx.microbatches)
-    successors = math.min(successors, bears - (count - i))
+      core.bears(stage.static_bytes, stage.transient_bytes, stage.inflight_bytes, ctx.capacity_bytes, ctx.microbatches) - (count - i)
+    if bears < ctx.successors then return nil end
+    successors = min(successors, bears)
   end
   if probed.used < island.gpus then plan.idle = island.gpus - probed.used end
   return { plan = plan, stages = count, bottleneck_s = bottleneck_s, latency_s = latency_s, sync_s = sync_s, successors = successors }
 end
 
---- Is plan a in nothing worse than b?
+--- Is plan a in nothing worse than b? What differs in the last bits only, from sums in another order, is equal.
 local function covers(a, b)
-  return a.bottleneck_s <= b.bottleneck_s and a.latency_s <= b.latency_s and a.stages <= b.stages
-    and a.sync_s <= b.sync_s and a.successors >= b.successors
+  return a.bottleneck_s <= b.bottleneck_s * SLACK and a.latency_s <= b.latency_s * SLACK and a.stages <= b.stages
+    and a.sync_s <= b.sync_s * SLACK and a.successors >= b.successors
 end
 
 --- Probes every strategy and number of stages that use so many GPUs: what fits goes to probed, the rest to short.
 local function probe_all(used, probed, short, slice, island, ctx)
   local moe <const> = strategies.has_moe(ctx.atoms, slice.first, slice.last)
-  for stages = 1, math.min(#slice, used, ctx.options.max_stages) do
+  for stages = 1, min(#slice, used, ctx.options.max_stages) do
     local gpus <const> = used // stages
     if gpus * stages == used and strategies.lies_well(gpus, stages, island.gpus_per_node) then
       for _, one in ipairs(priced(gpus, moe, island, ctx)) do
@@ -127,6 +132,7 @@ local function pareto(probed, slice, island, ctx)
   -- More stages than GPUs on the other islands never stand behind a plan.
   local most_successors = -island.gpus
   for _, other in ipairs(ctx.islands) do most_successors = most_successors + other.gpus end
+  most_successors = max(most_successors, ctx.successors)
   table.sort(probed, function(a, b)
     if a.bottleneck_s ~= b.bottleneck_s then return a.bottleneck_s < b.bottleneck_s end
     if a.latency_s ~= b.latency_s then return a.latency_s < b.latency_s end
@@ -135,10 +141,9 @@ local function pareto(probed, slice, island, ctx)
   local kept <const> = {}
   for _, one in ipairs(probed) do
     local made <const> = build(one, most_successors, slice, island, ctx)
-    local covered = false
+    local covered = not made
     for _, other in ipairs(kept) do covered = covered or covers(other, made) end
     if not covered then
-      -- Only where bottleneck and latency tie can the later one cover an earlier one.
       for i = #kept, 1, -1 do
         if covers(made, kept[i]) then table.remove(kept, i) end
       end
@@ -160,6 +165,8 @@ return {
       if #probed + #short > 0 then break end
     end
     if #probed == 0 then return nil, shortage(short, slice, island, ctx) end
-    return pareto(probed, slice, island, ctx)
+    local plans <const> = pareto(probed, slice, island, ctx)
+    if #plans == 0 then return nil, "no plan's stages fit, priced whole" end
+    return plans
   end,
 }

@@ -26,7 +26,8 @@ typedef struct {
 
 static tg_status refuse(const reader *r, const char *name, const char *got, const char *expected)
 {
-    return tg_fail(r->err, TG_EPROVIDER, "plan %d: stage %d: %s: %s, expected %s", r->plan, r->stage, name, got, expected);
+    return tg_fail(r->err, TG_EPROVIDER, "plan %d: stage %d: %s: %s, expected %s", r->plan, r->stage, name, got,
+                   expected);
 }
 
 static tg_status refuse_value(const reader *r, const char *name, const char *expected)
@@ -105,11 +106,16 @@ static tg_status read_fields(const reader *r, const field *fields, size_t count,
 }
 
 static const field strategy_fields[] = {
-    {"dp", INTEGER, offsetof(tg_strategy, dp), true},     {"tp", INTEGER, offsetof(tg_strategy, tp), true},
-    {"cp", INTEGER, offsetof(tg_strategy, cp), false},    {"ep", INTEGER, offsetof(tg_strategy, ep), false},
-    {"etp", INTEGER, offsetof(tg_strategy, etp), false},  {"zero", INTEGER, offsetof(tg_strategy, zero), false},
-    {"sp", BOOLEAN, offsetof(tg_strategy, sp), false},    {"fsep", BOOLEAN, offsetof(tg_strategy, fsep), false},
-    {"recompute", OTHER, 0, false},                       {"offload", OTHER, 0, false},
+    {"dp", INTEGER, offsetof(tg_strategy, dp), true},
+    {"tp", INTEGER, offsetof(tg_strategy, tp), true},
+    {"cp", INTEGER, offsetof(tg_strategy, cp), false},
+    {"ep", INTEGER, offsetof(tg_strategy, ep), false},
+    {"etp", INTEGER, offsetof(tg_strategy, etp), false},
+    {"zero", INTEGER, offsetof(tg_strategy, zero), false},
+    {"sp", BOOLEAN, offsetof(tg_strategy, sp), false},
+    {"fsep", BOOLEAN, offsetof(tg_strategy, fsep), false},
+    {"recompute", OTHER, 0, false},
+    {"offload", OTHER, 0, false},
 };
 enum { STRATEGY_FIELDS = sizeof strategy_fields / sizeof *strategy_fields };
 
@@ -199,8 +205,8 @@ static tg_status read_parts(const reader *r, const char *name, const tg_part **o
         for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
             if (lua_type(L, -2) != LUA_TSTRING || lua_type(L, -1) != LUA_TNUMBER || !isfinite(lua_tonumber(L, -1)))
                 return refuse_value(r, name, "a table of names and finite numbers");
-            parts[*count] = (tg_part){.name = tg_arena_strdup(r->arena, lua_tostring(L, -2)),
-                                      .value = lua_tonumber(L, -1)};
+            parts[*count] =
+                (tg_part){.name = tg_arena_strdup(r->arena, lua_tostring(L, -2)), .value = lua_tonumber(L, -1)};
             if (!parts[(*count)++].name)
                 return tg_fail(r->err, TG_EMEMORY, "out of memory");
         }
@@ -253,7 +259,8 @@ static tg_status read_candidate(reader *r, tg_candidate *out)
 {
     lua_State *L = r->L;
     if (!lua_istable(L, -1))
-        return tg_fail(r->err, TG_EPROVIDER, "plan %d: got a %s, expected a list of stages", r->plan, luaL_typename(L, -1));
+        return tg_fail(r->err, TG_EPROVIDER, "plan %d: got a %s, expected a list of stages", r->plan,
+                       luaL_typename(L, -1));
     lua_Integer count = (lua_Integer)lua_rawlen(L, -1);
     if (count < 1 || count > 100000)
         return tg_fail(r->err, TG_EPROVIDER, "plan %d: got %d stages, expected at least 1", r->plan, (int)count);

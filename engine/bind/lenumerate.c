@@ -248,7 +248,8 @@ static int word_field(lua_State *L, const char *name, const char *const *words)
 
 static tg_enumerate_options read_options(lua_State *L)
 {
-    static const char *const objectives[] = {"simulated", "paper", NULL}, *const p2ps[] = {"overlapped", "blocking", NULL},
+    static const char *const objectives[] = {"simulated", "paper", NULL},
+                             *const p2ps[] = {"overlapped", "blocking", NULL},
                              *const warmups[] = {"1f1b", "auto", NULL};
     tg_enumerate_options options = {0};
     tg_compose_defaults(&options.compose);
@@ -375,12 +376,12 @@ static void push_enumeration(lua_State *L, const tg_enumeration *found, int isla
     push_left_out(L, found, islands);
 }
 
-/* core.enumerate(spec) -> result | nil, why. spec: cluster, islands (of cluster:islands), capacity_bytes (by island), flops
- * and boundary_bytes (by atom, one sample), global_batch, microbatches (falling), gap, top, cutoff, time_limit_s, objective,
- * p2p, warmup, left_out, any, and the callbacks, with indices from 1, slices inclusive:
- *   plan(island, first, last, microbatches, successors) -> list of plans | nil, why      key(island, first, last) -> string
- *   keep(island, first, last, microbatches) -> nil | policy's name                       bound(same) -> seconds
- *   link(from, to, latency_s, bytes_per_s) -> latency_s, bytes_per_s                     progress(microbatches, share, best_s)
+/* core.enumerate(spec) -> result | nil, why. spec: cluster, islands (of cluster:islands), capacity_bytes (by island),
+ * flops and boundary_bytes (by atom, one sample), global_batch, microbatches (falling), gap, top, cutoff, time_limit_s,
+ * objective, p2p, warmup, left_out, any, and the callbacks, with indices from 1, slices inclusive: plan(island, first,
+ * last, microbatches, successors) -> list of plans | nil, why      key(island, first, last) -> string keep(island,
+ * first, last, microbatches) -> nil | policy's name                       bound(same) -> seconds link(from, to,
+ * latency_s, bytes_per_s) -> latency_s, bytes_per_s                     progress(microbatches, share, best_s)
  */
 static int enumerate(lua_State *L)
 {

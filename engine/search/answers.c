@@ -90,8 +90,8 @@ static tg_status compile(const tg_run *run, tg_level *level, const tg_query *que
     int atom = query->first, used = 0;
     for (size_t s = 0; s < count; s++) {
         const tg_planned_stage *stage = &candidate->stages[s];
-        times[s] = (tg_stage_time){
-            .forward_s = stage->forward_s, .backward_s = stage->backward_s, .sync_s = stage->sync_s};
+        times[s] =
+            (tg_stage_time){.forward_s = stage->forward_s, .backward_s = stage->backward_s, .sync_s = stage->sync_s};
         memory[s] = (tg_stage_memory){.static_bytes = stage->static_bytes,
                                       .transient_bytes = stage->transient_bytes,
                                       .inflight_bytes = stage->inflight_bytes,
@@ -149,8 +149,8 @@ static tg_status note(tg_run *run, const tg_query *query, const char *why, bool 
 }
 
 /* The answer's candidates, checked and compiled; those that don't fit even in the last place are left out. */
-static tg_status take_answer(tg_run *run, tg_level *level, const tg_query *query, const tg_answer *answer, tg_asked *asked,
-                             tg_error *err)
+static tg_status take_answer(tg_run *run, tg_level *level, const tg_query *query, const tg_answer *answer,
+                             tg_asked *asked, tg_error *err)
 {
     tg_compiled *compiled = tg_arena_alloc(&level->arena, (size_t)answer->count, sizeof *compiled);
     if (!compiled)

@@ -63,15 +63,16 @@ static bool same_choice(const tg_choice *a, const tg_choice *b)
         same = p->query.island == q->query.island && p->query.first == q->query.first &&
                p->candidate->stage_count == q->candidate->stage_count;
         for (int s = 0; same && s < p->candidate->stage_count; s++)
-            same = p->candidate->stages[s].atoms == q->candidate->stages[s].atoms &&
-                   memcmp(&p->candidate->stages[s].strategy, &q->candidate->stages[s].strategy, sizeof(tg_strategy)) == 0;
+            same =
+                p->candidate->stages[s].atoms == q->candidate->stages[s].atoms &&
+                memcmp(&p->candidate->stages[s].strategy, &q->candidate->stages[s].strategy, sizeof(tg_strategy)) == 0;
     }
     return same;
 }
 
 /* The row of one sequence; candidates are not copied yet. */
-static tg_status make_row(const tg_run *run, const tg_level *level, const tg_instance *instance, const tg_origin *origins,
-                          const tg_sequence *sequence, tg_best_row *row, tg_error *err)
+static tg_status make_row(const tg_run *run, const tg_level *level, const tg_instance *instance,
+                          const tg_origin *origins, const tg_sequence *sequence, tg_best_row *row, tg_error *err)
 {
     tg_chosen *plans = tg_arena_alloc(run->arena, (size_t)sequence->count, sizeof *plans);
     row->stage_count = 0;

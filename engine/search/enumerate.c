@@ -13,7 +13,8 @@ enum {
     SUBSET_ISLANDS = 6 /* up to so many islands the first guesses go through all subsets in front */
 };
 
-/* Composes what is known at this level. A plan that stands where it was not asked for is asked for there, until none is. */
+/* Composes what is known at this level. A plan that stands where it was not asked for is asked for there, until none
+ * is. */
 static tg_status compose_level(tg_run *run, tg_level *level, int required_island, tg_best *best, tg_composition *last,
                                tg_error *err)
 {
@@ -116,7 +117,8 @@ static tg_status guess_proportional(tg_run *run, tg_level *level, tg_error *err)
                 before += share_of(problem, i);
             status = guess(run, level, island, cut_at(problem, before), cut_at(problem, before + mine), err);
             if (status == TG_OK)
-                status = guess(run, level, island, cut_at(problem, 1 - before - mine), cut_at(problem, 1 - before), err);
+                status =
+                    guess(run, level, island, cut_at(problem, 1 - before - mine), cut_at(problem, 1 - before), err);
         }
     }
     return status;
@@ -140,7 +142,8 @@ static bool enough(const tg_run *run, const tg_best *best)
     return run->options->any && best->count > 0;
 }
 
-/* Asks for what could still be part of a plan better than best, most promising first, and composes after every round. */
+/* Asks for what could still be part of a plan better than best, most promising first, and composes after every round.
+ */
 static tg_status search_level(tg_run *run, tg_level *level, int required_island, tg_best *best, tg_composition *last,
                               tg_error *err)
 {
@@ -164,7 +167,8 @@ static tg_status search_level(tg_run *run, tg_level *level, int required_island,
         int asked = 0;
         for (; at < kept && asked < ROUND && status == TG_OK && !tg_run_stopped(run); at++) {
             tg_pair_class *class = &level->classes[order[at].class];
-            /* Every later class has a bound at least as high. B * bottleneck is no more than the time (COMPOSITION.md, 4). */
+            /* Every later class has a bound at least as high. B * bottleneck is no more than the time (COMPOSITION.md,
+             * 4). */
             if (class->bound_s * level->microbatches > tg_best_cutoff(best))
                 at = kept - 1;
             else if (class->asked.count == 0) {
@@ -220,7 +224,8 @@ static tg_status count_pairs(const tg_run *run, const tg_level *level, tg_enumer
 }
 
 /* For each island that the best plan leaves out: the best with it, and what takes longest there. */
-static tg_status work_out_left_out(tg_run *run, tg_level *level, const tg_best *best, tg_enumeration *out, tg_error *err)
+static tg_status work_out_left_out(tg_run *run, tg_level *level, const tg_best *best, tg_enumeration *out,
+                                   tg_error *err)
 {
     tg_left_out *rows = tg_arena_alloc(run->arena, (size_t)run->problem->island_count, sizeof *rows);
     if (!rows)
@@ -304,7 +309,8 @@ tg_status tg_enumerate(tg_arena *arena, const tg_problem *problem, const tg_prov
     tg_status status = open_run(&run, err);
     if (status == TG_OK)
         status = tg_best_open(&best, &run, options->compose.top, options->compose.cutoff, err);
-    for (int b = 0; b < problem->microbatch_count && status == TG_OK && !tg_run_stopped(&run) && !enough(&run, &best); b++) {
+    for (int b = 0; b < problem->microbatch_count && status == TG_OK && !tg_run_stopped(&run) && !enough(&run, &best);
+         b++) {
         tg_composition last = {.bound_s = 0};
         long before = best.improved;
         status = tg_level_open(&run, problem->microbatches[b], &level, err);

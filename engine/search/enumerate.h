@@ -16,7 +16,7 @@ typedef struct {
     const double *boundary_bytes; /* atoms - 1: behind atom i, of one sample */
     const double *flops;          /* atoms: forward, of one sample; for the first guesses only */
     int global_batch;
-    const int *microbatches;      /* every number to try, falling */
+    const int *microbatches; /* every number to try, falling */
     int microbatch_count;
 } tg_problem;
 
@@ -42,8 +42,8 @@ typedef struct {
 
 typedef struct {
     bool found;
-    double best_with_s;             /* at the microbatches of the best plan */
-    bool by_link;                   /* what takes longest then: a transfer from island to to_island, or a stage on it */
+    double best_with_s; /* at the microbatches of the best plan */
+    bool by_link;       /* what takes longest then: a transfer from island to to_island, or a stage on it */
     int bound_island, bound_to_island;
     double bound_each_s;
 } tg_left_out;
@@ -69,7 +69,7 @@ typedef struct {
     int top_count;
     const tg_choice *top;
     tg_stop stopped;
-    const tg_left_out *left_out; /* islands; only with options.left_out, and only of unused islands */
+    const tg_left_out *left_out;      /* islands; only with options.left_out, and only of unused islands */
     long all, asked, queried, reused; /* pairs; pairs asked for; queries in all; pairs that took another's answer */
     tg_pruned *pruned;
     int pruned_count;

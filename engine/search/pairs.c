@@ -16,8 +16,11 @@ int tg_first_successors(const tg_problem *problem, const tg_pair_class *class)
 
 static tg_query query_of(const tg_pair *pair, int microbatches)
 {
-    return (tg_query){
-        .island = pair->island, .first = pair->first, .last = pair->last, .microbatches = microbatches, .successors = 0};
+    return (tg_query){.island = pair->island,
+                      .first = pair->first,
+                      .last = pair->last,
+                      .microbatches = microbatches,
+                      .successors = 0};
 }
 
 typedef struct {

@@ -35,9 +35,9 @@ typedef struct {
 
 typedef struct {
     tg_query representative; /* the first pair of the class */
-    double bound_s; /* least of its kept pairs' */
-    bool kept;      /* some pair of it is */
-    tg_asked_vec asked; /* by rising successors */
+    double bound_s;          /* least of its kept pairs' */
+    bool kept;               /* some pair of it is */
+    tg_asked_vec asked;      /* by rising successors */
 } tg_pair_class;
 
 /* The search at one number of microbatches. Answers live in arena. */
@@ -56,7 +56,7 @@ typedef struct {
     const tg_enumerate_options *options;
     int pair_count, class_count;
     const tg_pair *pairs; /* every slice on every island, with its class */
-    double deadline_s; /* on tg_clock_s */
+    double deadline_s;    /* on tg_clock_s */
     tg_link_class *link_classes;
     int link_class_count;
     const int *class_island; /* link classes */
@@ -65,7 +65,7 @@ typedef struct {
     tg_arena *arena;         /* the result's */
     long queried;
     tg_complaint_vec failed;
-    tg_complaint *refused;   /* islands: the largest slice without a plan; why is NULL where there is none */
+    tg_complaint *refused; /* islands: the largest slice without a plan; why is NULL where there is none */
 } tg_run;
 
 /* Finds the link classes and prices every link between two of different islands. */

@@ -1,5 +1,5 @@
-/* What the engine asks of parallelizers, cost models and pruning policies: callbacks, so that it knows none of them. Lua is
- * one provider (bind/), the C tests' stubs are another (DESIGN.md, sections 2 and 6). */
+/* What the engine asks of parallelizers, cost models and pruning policies: callbacks, so that it knows none of them.
+ * Lua is one provider (bind/), the C tests' stubs are another (DESIGN.md, sections 2 and 6). */
 #ifndef TG_SEARCH_PROVIDER_H
 #define TG_SEARCH_PROVIDER_H
 
@@ -52,7 +52,8 @@ typedef struct {
     const char *why; /* with TG_NO_PLAN and TG_FAILED */
 } tg_answer;
 
-/* Every callback gets self; what it puts into an answer lives in the arena given. A status other than TG_OK ends the run. */
+/* Every callback gets self; what it puts into an answer lives in the arena given. A status other than TG_OK ends the
+ * run. */
 typedef struct {
     void *self;
     tg_status (*plan)(void *self, const tg_query *query, tg_arena *arena, tg_answer *out, tg_error *err);

@@ -17,12 +17,13 @@ local time_parts <const> = {
 }
 
 --- The constants in use on an island, for the plan's list.
----@return table[] { name, value, unit, from, source, meaning }
+---@return table[] { name, value, unit, from, source }
 local function constants_of(island, ctx)
   local list <const> = constants.list(island.device.arch, { moe = ctx.model.experts > 0, stack = ctx.options.stack })
+  local own <const>, given <const> = island.device.constants or {}, ctx.options.constants
   for _, one in ipairs(list) do
-    local given <const> = ctx.options.constants[one.name]
-    if given then one.value, one.from, one.source = given, "fitted", "option 'constants'" end
+    if own[one.name] then one.value, one.from, one.source = own[one.name], "fitted", "the cluster's description of the GPU" end
+    if given[one.name] then one.value, one.from, one.source = given[one.name], "fitted", "option 'constants'" end
   end
   return list
 end
@@ -127,7 +128,7 @@ local function layer_terms(s, atom, terms)
   end
   terms.inflight_bytes, terms.transient_bytes = kept, working
   if s.offload_activations then -- all but the atom in work and the one on its way are in the host's memory
-    local copy_s <const> = kept / s.island.device.pcie_bytes_per_s
+    local copy_s <const> = kept * s.host_s_per_byte
     add_beside(terms, "offload_s", 0, copy_s, copy_s)
     terms.inflight_bytes, terms.recomputed_inflight_bytes, terms.transient_bytes = 0, 0, working + 2 * kept
   end
@@ -243,6 +244,10 @@ return {
       type = "enum", values = { "megatron", "fsdp" }, default = "megatron",
       doc = "software whose fitted constants are taken where a GPU has several sets",
     },
+    network = {
+      type = "enum", values = { "reached", "nominal" }, default = "reached",
+      doc = "what the cluster's rates between nodes are: those that collectives reach, or the links' nominal ones",
+    },
     imbalance = {
       type = "number", default = 1, min = 1,
       doc = "largest over mean tokens of a GPU under static expert parallelism; fully sharded experts keep a part of what exceeds 1",
@@ -252,7 +257,8 @@ return {
       doc = "share of activations lost to the allocator; training.memory_margin covers what runs have shown (up to 8 %)",
     },
     constants = {
-      type = "map", item = { type = "number", min = 0 }, default = {}, doc = "values by name in place of the catalogue's constants",
+      type = "map", item = { type = "number", min = 0 }, default = {}, check = constants.check,
+      doc = "values by name in place of the catalogue's",
     },
   },
   atom = atom_terms,

@@ -8,6 +8,7 @@ strategies.options = {
   max_cp = { type = "integer", default = 8, min = 1, doc = "largest context-parallel degree" },
   max_ep = { type = "integer", default = 64, min = 1, doc = "largest expert-parallel degree" },
   any_cp = { type = "boolean", default = false, doc = "split sequences also where more replicas could split the samples" },
+  wide_tp = { type = "boolean", default = false, doc = "tensor parallelism also across nodes" },
   any_etp = { type = "boolean", default = false, doc = "also cut experts by tensor parallelism (etp above 1)" },
   zero = { type = "list", item = { type = "integer", min = 0, max = 3 }, default = { 0, 1, 2, 3 },
     doc = "ZeRO levels to try (3 = FSDP)" },
@@ -55,17 +56,14 @@ end
 
 --- Appends the variants of one (dp, tp, cp, ep, etp) to found.
 local function add_variants(found, degrees, options, moe)
-  local shards <const> = degrees.dp * degrees.cp
-  for _, zero in ipairs(options.zero) do
-    if zero == 0 or shards > 1 then
-      for fsep = 0, (options.fsep and moe and zero == 3 and degrees.ep == 1) and 1 or 0 do
-        for kind = 1, options.selective and 2 or 1 do
-          for _, offload in ipairs(options.offload) do
-            found[#found + 1] = {
-              dp = degrees.dp, tp = degrees.tp, cp = degrees.cp, ep = degrees.ep, etp = degrees.etp, zero = zero,
-              fsep = fsep == 1, sp = degrees.tp > 1, recompute = kind == 1 and "none" or "selective", offload = offload,
-            }
-          end
+  for _, zero in ipairs(degrees.dp * degrees.cp > 1 and options.zero or { 0 }) do -- alone there is nothing to share
+    for fsep = 0, (options.fsep and moe and zero == 3 and degrees.ep == 1) and 1 or 0 do
+      for kind = 1, options.selective and 2 or 1 do
+        for _, offload in ipairs(options.offload) do
+          found[#found + 1] = {
+            dp = degrees.dp, tp = degrees.tp, cp = degrees.cp, ep = degrees.ep, etp = degrees.etp, zero = zero,
+            fsep = fsep == 1, sp = degrees.tp > 1, recompute = kind == 1 and "none" or "selective", offload = offload,
+          }
         end
       end
     end
@@ -83,8 +81,8 @@ function strategies.list(gpus, moe, island, ctx, options)
   local model <const>, seq_len <const> = ctx.model, ctx.training.seq_len
   local has <const>, found <const> = layer_kinds(model), {}
   -- tp stays inside a node: there its all-reduces of every layer run 4–10 times faster than between nodes
-  local in_node <const> = gpus <= island.gpus_per_node and gpus or island.gpus_per_node
-  for _, tp in ipairs(divisors(in_node, options.max_tp)) do
+  local tp_within <const> = (options.wide_tp or gpus <= island.gpus_per_node) and gpus or island.gpus_per_node
+  for _, tp in ipairs(divisors(tp_within, options.max_tp)) do
     for _, cp in ipairs(gpus % tp == 0 and divisors(gpus // tp, options.max_cp) or {}) do
       local dp <const> = gpus // (tp * cp)
       if ctx.samples % dp == 0 and cp_divides(cp, seq_len) and tp_divides(tp, model, has, seq_len // cp)

@@ -114,13 +114,13 @@ local function inputs(row)
   local on <const> = pricing.island({
     gpus = math.max(gpus, row.gpus_per_node), gpus_per_node = row.gpus_per_node, compute_flops = source.flops,
     intra = { { 2, source.link } }, inter = { rates = { { 1, source.network } }, latency_s = 50e-6 },
-  }, { arch = source.arch, memory_bytes_per_s = source.memory, fp8_flops = source.fp8 })
+  }, { arch = source.arch, memory_bytes_per_s = source.memory, link_bytes_per_s = source.link, fp8_flops = source.fp8 })
   local ctx <const> = pricing.context(model_of(row, source), {
     global_batch = row.gbs, seq_len = row.seq, attention = source.attention, dropout = source.dropout or false,
     precision = row.precision:find "fp8" and "fp8" or "bf16", gradient_bytes = source.gradient_bytes or 2,
   }, on, row.gbs // (row.mbs * row.dp))
   local constants <const> = with(source.constants or {}, { network_share = source.network_share, dp_network_share = source.dp_share })
-  local cost <const> = pricing.wrap("lua/cost/analytic.lua", { stack = source.stack, constants = constants })
+  local cost <const> = pricing.wrap("lua/cost/analytic.lua", { stack = source.stack, network = "nominal", constants = constants })
   local sp = row.seq_par == 1
   if row.seq_par == nil then sp = source.sp or false end
   return on, ctx, cost, {

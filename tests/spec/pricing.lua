@@ -8,13 +8,13 @@ local slice <const> = require "tangram.slice"
 
 local pricing <const> = {}
 
---- An A100 with its node's links; `fields` replace the island's, `device` the GPU's.
+--- An island of A100; `fields` replace the island's, `device` the GPU's. Its rates are not the datasheet's, which is 310 GB/s.
 function pricing.island(fields, device)
   local record <const> = {
     index = 1, name = "a", gpu = "a100", gpus = 8, gpus_per_node = 8, node_count = 1, compute_flops = 312e12, memory_bytes = 80 * 2 ^ 30,
     intra = { { 2, 300e9 } }, intra_latency_s = 5e-6, inter = { rates = { { 1, 100e9 } }, latency_s = 2e-5 }, signature = "a",
-    intra_from = "datasheet", inter_from = "datasheet",
-    device = { arch = "Ampere", bf16_flops = 312e12, fp16_flops = 312e12, memory_bytes_per_s = 2039e9, pcie_bytes_per_s = 31.5e9 },
+    device = { arch = "Ampere", bf16_flops = 312e12, fp16_flops = 312e12, memory_bytes_per_s = 2039e9, link_bytes_per_s = 310e9,
+      pcie_bytes_per_s = 31.5e9 },
   }
   for name, value in pairs(fields or {}) do record[name] = value end
   for name, value in pairs(device or {}) do record.device[name] = value end

@@ -1,44 +1,47 @@
 --- What the analytic cost model needs beyond datasheets: efficiencies, launch times, shares of links. Each value says where
 --- it is from: `fitted` on measured runs (the set's source names them), or `default`: carried over, not determined by data.
 ---
---- Shares of links (`*_link_share`, `*_network_share`) turn a datasheet's figure into what collectives reach. They do not
---- apply to rates that a cluster file states: those are taken as reached.
+--- Shares of links turn nominal figures into what collectives reach: `*_link_share` where the rate inside a node is the
+--- datasheet's, `*_network_share` under the model's option `network = "nominal"`. Other rates are taken as reached.
+local core <const> = require "tangram.core"
+
 local constants <const> = {}
 
 local GIB <const> = 2 ^ 30
+local UNDETERMINED <const> = "carried over, not determined by data"
 
---- Every constant: name, unit, what it is, and the value where no set of the GPU's kind has one.
+--- Every constant: name, unit, the value where no set of the GPU's kind has one, and what that was fitted on, if it was.
 local known <const> = {
-  { "gemm_efficiency", "", "of the peak that large matrix products reach, apart from their bytes", 0.8 },
-  { "gemm_backward_factor", "", "time of a backward product over a forward one", 1.16 },
-  { "gemm_byte_weight", "", "share of a product's bytes that is not hidden behind its arithmetic", 0.7 },
-  { "fp8_gain", "", "speed of FP8 products over 16-bit ones", 1.56 },
-  { "flash_efficiency", "", "of the peak that fused attention reaches forward", 0.439 },
-  { "flash_backward_factor", "", "backward over forward of fused attention, beyond the 2.5 of its arithmetic", 1.6 },
-  { "unfused_share", "", "efficiency of unfused attention's products over gemm_efficiency", 0.9 },
-  { "memory_efficiency", "", "of the memory bandwidth that element-wise operators reach", 0.65 },
-  { "kernel_s", "s", "a kernel's fixed time", 2e-6 },
-  { "launch_s", "s", "least time of a layer and pass: the host's launches", 1e-3 },
-  { "launch_rank_s", "s", "the same, more for each further rank of tensor parallelism", 30e-6 },
-  { "tp_link_share", "", "of the link inside a node, for tensor parallelism and all-to-all", 0.7 },
-  { "tp_latency_s", "s", "of an all-reduce, times log2 of the ranks", 15e-6 },
-  { "tp_network_share", "", "of the network, on top of network_share, where tensor parallelism leaves the node", 1 },
-  { "tp_backward_exposed", "", "of the backward all-reduces that weight gradients do not hide (without sequence parallelism)", 0.15 },
-  { "dp_link_share", "", "of the link inside a node, for the gradients' reduction", 0.4 },
-  { "dp_network_share", "", "of the network, for the gradients' reduction at the end of a step", 0.28 },
-  { "network_share", "", "of the network, for all else and for reductions that overlap", 0.8 },
-  { "dp_latency_s", "s", "of the gradients' reduction, times log2 of the ranks", 50e-6 },
-  { "reduce_overlaps", "", "1: the reduction hides behind the last microbatch's backward", 0 },
-  { "fsdp_exposed", "", "of ZeRO-2/3 traffic inside a microbatch that compute does not hide, at least", 1 },
-  { "cp_exposed", "", "of the ring exchange of keys and values that attention does not hide", 1 },
-  { "ep_network_share", "", "time of an all-to-all between nodes over that of its bytes", 1 },
-  { "ep_latency_s", "s", "of an all-to-all", 58e-6 },
-  { "recompute_share", "", "time of a recomputed forward over the first one", 1 },
-  { "step_s", "s", "fixed time of an optimizer step", 1e-3 },
-  { "optimizer_traffic", "bytes", "read and written per parameter in an optimizer step", 30 },
-  { "logit_bytes", "bytes", "per logit at the head's peak: 16-bit and fp32 copies", 8 },
-  { "context_bytes", "bytes", "context, libraries' workspaces, communicators", 1.16 * GIB },
-  { "host_bytes_per_s", "bytes/s", "memory bandwidth of a node's host, shared by its GPUs (offloaded optimizer)", 1e11 },
+  { "gemm_efficiency", "", 0.8 }, -- of the peak that large matrix products reach, apart from their bytes
+  { "gemm_backward_factor", "", 1.16, "all runs together" }, -- time of a backward product over a forward one
+  { "gemm_byte_weight", "", 0.7 }, -- share of a product's bytes that is not hidden behind its arithmetic
+  { "fp8_gain", "", 1.56 }, -- speed of FP8 products over 16-bit ones
+  { "flash_efficiency", "", 0.439 }, -- of the peak that fused attention reaches forward
+  { "flash_backward_factor", "", 1.6 }, -- backward over forward of fused attention, beyond the 2.5 of its arithmetic
+  { "unfused_share", "", 0.9 }, -- efficiency of unfused attention's products over gemm_efficiency
+  { "memory_efficiency", "", 0.65 }, -- of the memory bandwidth that element-wise operators reach
+  { "kernel_s", "s", 2e-6 }, -- a kernel's fixed time
+  { "launch_s", "s", 1e-3 }, -- least time of a layer and pass: the host's launches
+  { "launch_rank_s", "s", 30e-6 }, -- the same, more for each further rank of tensor parallelism
+  { "tp_link_share", "", 0.7 }, -- of the link inside a node, for tensor parallelism and all-to-all
+  { "tp_latency_s", "s", 15e-6 }, -- of an all-reduce, times log2 of the ranks
+  { "tp_network_share", "", 1 }, -- of the network, on top of network_share, where tensor parallelism leaves the node
+  { "tp_backward_exposed", "", 0.15 }, -- of the backward all-reduces that weight gradients do not hide (without sequence parallelism)
+  { "dp_link_share", "", 0.4 }, -- of the link inside a node, for the gradients' reduction
+  { "dp_network_share", "", 0.28 }, -- of the network, for the gradients' reduction at the end of a step
+  { "network_share", "", 0.8 }, -- of the network, for all else and for reductions that overlap
+  { "dp_latency_s", "s", 50e-6 }, -- of the gradients' reduction, times log2 of the ranks
+  { "reduce_overlaps", "", 0 }, -- 1: the reduction hides behind the last microbatch's backward
+  { "fsdp_exposed", "", 1 }, -- of ZeRO-2/3 traffic inside a microbatch that compute does not hide, at least
+  { "cp_exposed", "", 1 }, -- of the ring exchange of keys and values that attention does not hide
+  { "ep_network_share", "", 1 }, -- time of an all-to-all between nodes over that of its bytes
+  { "ep_latency_s", "s", 58e-6 }, -- of an all-to-all
+  { "recompute_share", "", 1 }, -- time of a recomputed forward over the first one
+  { "step_s", "s", 1e-3 }, -- fixed time of an optimizer step
+  { "optimizer_traffic", "bytes", 30 }, -- read and written per parameter in an optimizer step
+  { "logit_bytes", "bytes", 8 }, -- per logit at the head's peak: 16-bit and fp32 copies
+  { "context_bytes", "bytes", 1.16 * GIB }, -- context, libraries' workspaces, communicators
+  { "host_bytes_per_s", "bytes/s", 1e11 }, -- memory bandwidth of a node's host, shared by its GPUs (offloaded optimizer)
 }
 
 local a100 <const> = {
@@ -113,7 +116,7 @@ local architectures <const> = {
 local function find(set, name)
   while set do
     if set.fitted[name] then return set.fitted[name], "fitted", set.source end
-    if set.default and set.default[name] then return set.default[name], "default", "carried over, not determined by data" end
+    if set.default and set.default[name] then return set.default[name], "default", UNDETERMINED end
     set = set.base
   end
 end
@@ -127,24 +130,32 @@ function constants.list(arch, use)
   local set <const> = family and (use.stack == "fsdp" and family.fsdp or use.moe and family.moe or family.dense)
   local list <const> = {}
   for i, one in ipairs(known) do
-    local name <const>, unit <const>, meaning <const>, fallback <const> = table.unpack(one)
+    local name <const>, unit <const>, fallback <const>, fitted_on <const> = table.unpack(one)
     local value, from, source = find(set, name)
     if value and family.borrowed and from == "fitted" then
       from, source = "default", "of the nearest architecture: " .. source
     elseif not value then
-      value, from, source = fallback, "default", "carried over, not determined by data"
+      value, from, source = fallback, fitted_on and "fitted" or "default", fitted_on or UNDETERMINED
     end
-    list[i] = { name = name, value = value, unit = unit, from = from, source = source, meaning = meaning }
+    list[i] = { name = name, value = value, unit = unit, from = from, source = source }
   end
   return list
 end
 
---- The names of all constants, for the message of a wrong one.
----@return string[]
-function constants.names()
-  local names <const> = {}
-  for i, one in ipairs(known) do names[i] = one[1] end
-  return names
+--- What is expected in place of a table of values by name, if it has a name that no constant has (schema's `check`).
+---@param values table<string, number>
+---@return string? expected
+function constants.check(values)
+  local names <const>, is_known <const>, wrong = {}, {}, nil
+  for i, one in ipairs(known) do
+    names[i], is_known[one[1]] = one[1], true
+  end
+  for name in pairs(values) do
+    if not is_known[name] and (not wrong or name < wrong) then wrong = name end
+  end
+  if not wrong then return nil end
+  local near <const> = core.nearest(wrong, names)
+  return ("names of constants, not '%s'%s"):format(wrong, near and (" (did you mean '%s'?)"):format(near) or "")
 end
 
 return constants

@@ -8,14 +8,18 @@ local max <const>, min <const> = math.max, math.min
 
 --- Architectures without fused attention kernels (FlashAttention-2 needs Ampere).
 local unfused <const> = { Volta = true, Turing = true }
---- Architectures without TF32: fp32 products run outside the tensor cores, at about an eighth of the 16-bit rate.
+--- fp32 products run as TF32 at half of the 16-bit rate; here outside the tensor cores, at about an eighth.
 local no_tf32 <const> = { Volta = true, Turing = true }
+
+--- For GPUs that a cluster describes without these figures: V100, A100 and T4 have 139, 153 and 203 16-bit FLOP for each byte
+--- of memory bandwidth; sixteen lanes of PCIe 3.
+local FLOPS_A_BYTE <const>, PCIE_BYTES_PER_S <const> = 200, 15.75e9
 
 --- Dense FLOP/s of one GPU for the layers' matrix products, and for all else.
 local function peaks(island, training, k)
   local device <const>, dense <const> = island.device, island.compute_flops
   if training.precision == "fp32" then
-    local fp32 <const> = device.fp32_flops or dense / (no_tf32[device.arch] and 8 or 2)
+    local fp32 <const> = dense / (no_tf32[device.arch] and 8 or 2)
     return fp32, fp32
   elseif training.precision == "fp8" and device.fp8_flops then
     return dense * min(k.fp8_gain, device.fp8_flops / dense), dense
@@ -23,47 +27,58 @@ local function peaks(island, training, k)
   return dense, dense
 end
 
-local function links(s, k)
-  local intra <const> = s.intra_measured and 1 or k.tp_link_share
-  local network <const> = s.inter_measured and 1 or k.network_share
-  local island <const>, g <const> = s.island, s.per_node
+--- Is a rate inside a node the datasheet's figure? Then collectives reach a share of it; other rates are taken as reached.
+local function nominal(device, rate)
+  local link <const> = device.link_bytes_per_s
+  if rate == device.pcie_bytes_per_s or rate == link then return true end
+  for _, value in pairs(type(link) == "table" and link or {}) do
+    if value == rate then return true end
+  end
+  return false
+end
+
+--- A group of the stage's ranks, and the shares of its links that tensor parallelism and the gradients' reduction reach.
+local function group_of(s, size, stride)
+  local group <const> = collectives.group(s.island, s.per_node, size, stride)
+  local reached <const> = not nominal(s.island.device, group.intra_bytes_per_s)
+  return group, reached and 1 or s.k.tp_link_share, reached and 1 or s.k.dp_link_share
+end
+
+local function links(s, k, reached)
+  local network <const> = reached and 1 or k.network_share
   if s.t > 1 then
-    local group <const> = collectives.group(island, g, s.t, 1)
-    local across <const> = group.nodes > 1
-    s.tp_s_per_byte = collectives.ring_s_per_byte(group, intra, network * (s.inter_measured and 1 or k.tp_network_share))
-    s.tp_latency_s = k.tp_latency_s * group.lg * (across and 3 or 1)
+    local group <const>, intra <const> = group_of(s, s.t, 1)
+    s.tp_s_per_byte = collectives.ring_s_per_byte(group, intra, network * (reached and 1 or k.tp_network_share))
+    s.tp_latency_s = k.tp_latency_s * group.lg * (group.nodes > 1 and 3 or 1)
   end
   if s.c > 1 then
-    local group <const> = collectives.group(island, g, s.c, s.t)
+    local group <const>, intra <const> = group_of(s, s.c, s.t)
     s.cp_s_per_byte = k.cp_exposed * max(1 / (group.intra_bytes_per_s * intra),
       group.flows / (group.inter_bytes_per_s * network))
   end
   if s.e > 1 then
-    s.ep_s_per_byte = collectives.all_to_all_s_per_byte(collectives.group(island, g, s.e, s.t), intra,
-      network / k.ep_network_share)
+    local group <const>, intra <const> = group_of(s, s.e, s.t)
+    s.ep_s_per_byte = collectives.all_to_all_s_per_byte(group, intra, network / k.ep_network_share)
   end
-  local late <const> = k.reduce_overlaps == 1 and network or s.inter_measured and 1 or k.dp_network_share
-  local dp_intra <const> = s.intra_measured and 1 or k.dp_link_share
-  local dense <const>, expert <const> = collectives.group(island, g, s.shards, s.t),
-    collectives.group(island, g, s.expert_shards, s.e * s.etp)
-  s.dp_s_per_byte = collectives.scatter_s_per_byte(dense, dp_intra, late)
-  s.expert_dp_s_per_byte = collectives.scatter_s_per_byte(expert, dp_intra, late)
-  s.fsdp_s_per_byte = collectives.scatter_s_per_byte(dense, dp_intra, network)
-  s.expert_fsdp_s_per_byte = collectives.scatter_s_per_byte(expert, dp_intra, network)
+  local late <const> = (reached or k.reduce_overlaps == 1) and network or k.dp_network_share
+  local dense <const>, _, dense_intra <const> = group_of(s, s.shards, s.t)
+  local expert <const>, _, expert_intra <const> = group_of(s, s.expert_shards, s.e * s.etp)
+  s.dp_s_per_byte = collectives.scatter_s_per_byte(dense, dense_intra, late)
+  s.expert_dp_s_per_byte = collectives.scatter_s_per_byte(expert, expert_intra, late)
+  s.fsdp_s_per_byte = collectives.scatter_s_per_byte(dense, dense_intra, network)
+  s.expert_fsdp_s_per_byte = collectives.scatter_s_per_byte(expert, expert_intra, network)
   s.dp_latency_s = k.dp_latency_s * dense.lg
 end
 
 --- Fully sharded experts (FORMULAS.md, section 8): every GPU of the stage holds a part of each expert and rebuilds `slots` of
 --- them before use; a token goes to a replica in its own node where there is one.
-local function fully_sharded_experts(s, model, k)
-  local all <const> = s.gpus
-  local group <const> = collectives.group(s.island, s.per_node, all, 1)
-  local intra <const>, network <const> = s.intra_measured and 1 or k.tp_link_share, s.inter_measured and 1 or k.network_share
-  s.slots = min(model.experts, max(model.experts_per_token, math.ceil(model.experts / all)))
-  local inside_replicas <const> = group.inside * s.slots / model.experts
-  local near <const> = min(1, inside_replicas)
-  local intra_s <const> = 1 / (group.intra_bytes_per_s * intra)
-  s.ep_s_per_byte = near * (1 - 1 / max(1, inside_replicas)) * intra_s
+local function fully_sharded_experts(s, model, k, reached)
+  local group <const>, intra <const> = group_of(s, s.gpus, 1)
+  local network <const> = reached and 1 or k.network_share
+  s.slots = min(model.experts, max(model.experts_per_token, math.ceil(model.experts / s.gpus)))
+  local replicas_inside <const> = group.inside * s.slots / model.experts
+  local near <const> = min(1, replicas_inside)
+  s.ep_s_per_byte = near * (1 - 1 / max(1, replicas_inside)) / (group.intra_bytes_per_s * intra)
     + (1 - near) * group.flows / (group.inter_bytes_per_s * network) * k.ep_network_share
   s.unshard_s_per_byte = collectives.all_to_all_s_per_byte(group, intra, network)
 end
@@ -85,7 +100,6 @@ function setting.new(island, strategy, ctx, k)
     gradient_bytes = training.precision == "fp32" and 4 or training.gradient_bytes,
     offload_optimizer = strategy.offload == "optimizer" or strategy.offload == "both",
     offload_activations = strategy.offload == "activations" or strategy.offload == "both",
-    intra_measured = island.intra_from ~= "datasheet", inter_measured = island.inter_from ~= "datasheet",
   }
   s.gpus = s.t * s.d * s.c
   s.per_node = min(island.gpus_per_node, s.gpus)
@@ -103,12 +117,14 @@ function setting.new(island, strategy, ctx, k)
   local gemm_flops <const>, flops <const> = peaks(island, training, k)
   s.s_per_gemm_flop, s.s_per_flop = 1 / (k.gemm_efficiency * gemm_flops), 1 / (k.gemm_efficiency * flops)
   s.s_per_flash_flop = 1 / (k.flash_efficiency * flops)
-  s.s_per_byte = 1 / (k.memory_efficiency * island.device.memory_bytes_per_s)
+  s.s_per_byte = 1 / (k.memory_efficiency * (island.device.memory_bytes_per_s or island.compute_flops / FLOPS_A_BYTE))
+  s.host_s_per_byte = 1 / (island.device.pcie_bytes_per_s or PCIE_BYTES_PER_S)
   s.launch_s = k.launch_s + k.launch_rank_s * (s.t - 1)
   s.imbalance = 1
-  links(s, k)
+  local reached <const> = ctx.options.network == "reached"
+  links(s, k, reached)
   if s.fsep then
-    fully_sharded_experts(s, model, k)
+    fully_sharded_experts(s, model, k, reached)
     s.imbalance = 1 + (ctx.options.imbalance - 1) * balance_gain(model.experts)
     s.expert_shards, s.expert_parts = s.gpus, 1
   else
