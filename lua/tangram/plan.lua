@@ -1,4 +1,5 @@
 --- The plan as people and runtimes get it: tangram.plan/1 (FORMATS.md), built from what a search found.
+local clusters <const> = require "tangram.cluster"
 local core <const> = require "tangram.core"
 
 local plan <const> = {}
@@ -61,6 +62,36 @@ local function count_layers(atoms, first, last)
   return layers, embedding, head
 end
 
+--- The cluster with each node's memory filled in.
+local function filled_in(description)
+  local full <const> = {}
+  for name, value in pairs(description) do full[name] = value end
+  full.nodes = core.array {}
+  for i, node in ipairs(description.nodes) do
+    local copy <const> = {}
+    for name, value in pairs(node) do copy[name] = value end
+    if type(node.gpus) == "table" then
+      copy.gpus = core.array {}
+      for k, kind in ipairs(node.gpus) do
+        copy.gpus[k] = { gpu = kind.gpu, count = kind.count, memory_bytes = clusters.record_of(description, node, kind).memory_bytes }
+        for name, value in pairs(kind) do copy.gpus[k][name] = value end
+      end
+    else
+      copy.memory_bytes = clusters.record_of(description, node, { gpu = node.gpu }).memory_bytes
+    end
+    full.nodes[i] = copy
+  end
+  return full
+end
+
+--- Bytes that the smallest GPU of a stage may hold.
+local function capacity_of(setting, problem, place)
+  local smallest = math.huge
+  local nodes <const> = problem.cluster:nodes()
+  for _, range in ipairs(place) do smallest = math.min(smallest, nodes[range.node_index].memory_bytes) end
+  return (1 - setting.training.memory_margin) * smallest
+end
+
 --- One stage of the file.
 ---@param setting table planner.setting
 ---@param problem table search's
@@ -72,7 +103,7 @@ local function stage_of(setting, problem, at, stage)
     island = problem.islands[at.island].name, gpus = gpus_of(at.place), first = at.first - 1, last = at.last, layers = layers,
     has_embedding = embedding, has_head = head, strategy = stage.strategy, forward_s = stage.forward_s,
     backward_s = stage.backward_s, sync_s = stage.sync_s, transfer_s = at.transfer_s or core.null, successors = at.successors,
-    inflight = at.inflight, memory = plan.memory_of(stage, at.inflight, problem.capacity_bytes[at.island]),
+    inflight = at.inflight, memory = plan.memory_of(stage, at.inflight, capacity_of(setting, problem, at.place)),
     time_parts = stage.parts.time,
   }
 end
@@ -214,7 +245,7 @@ function plan.build(setting, outcome)
   counts.failed = failures(outcome)
   return {
     format = "tangram.plan/1", version = core.version, granularity = spec.granularity, model = setting.model,
-    cluster = setting.cluster, training = setting.training,
+    cluster = filled_in(setting.cluster), training = setting.training,
     parallelizer = { name = setting.parallelizer.name, options = setting.parallelizer.options },
     cost = { name = setting.cost.name, options = setting.cost_plugin.options }, target = core.null,
     objective = spec.objective, p2p = spec.p2p, warmup = core.array(result.warmup), microbatches = result.best.microbatches,
