@@ -128,7 +128,8 @@ static int close_line(lua_State *L)
     return 0;
 }
 
-/* terminal.open(completer, history_path?) -> line. completer(text in front of the cursor) -> text to insert?, list to show? */
+/* terminal.open(completer, history_path?) -> line. completer(text in front of the cursor) -> text to insert?, list to
+ * show? */
 static int open_line(lua_State *L)
 {
     luaL_checktype(L, 1, LUA_TFUNCTION);

@@ -94,7 +94,7 @@ static bool is_interruptible(lua_State *L)
     return result;
 }
 
-static void check_deadline(lua_State *L, lua_Debug *ar)
+static void check_limits(lua_State *L, lua_Debug *ar)
 {
     (void)ar;
     const char *why = NULL;
@@ -103,7 +103,7 @@ static void check_deadline(lua_State *L, lua_Debug *ar)
     else if (tg_clock_s() > deadline_of(L))
         why = "time limit reached";
     if (why) {
-        lua_sethook(L, check_deadline, LUA_MASKLINE | LUA_MASKCALL | LUA_MASKCOUNT, 1);
+        lua_sethook(L, check_limits, LUA_MASKLINE | LUA_MASKCALL | LUA_MASKCOUNT, 1);
         lua_pushstring(L, why);
         lua_error(L);
     }
@@ -111,8 +111,9 @@ static void check_deadline(lua_State *L, lua_Debug *ar)
 
 static void hook_deadline(lua_State *L, double deadline)
 {
+    bool watch = deadline < DBL_MAX || is_interruptible(L);
     set_deadline(L, deadline);
-    lua_sethook(L, deadline < DBL_MAX ? check_deadline : NULL, deadline < DBL_MAX ? LUA_MASKCOUNT : 0, CHECK_EVERY);
+    lua_sethook(L, watch ? check_limits : NULL, watch ? LUA_MASKCOUNT : 0, CHECK_EVERY);
 }
 
 static int limited(lua_State *L)
@@ -151,11 +152,11 @@ int tg_interruptible_call(lua_State *L, int nargs)
 {
     lua_pushboolean(L, 1);
     lua_rawsetp(L, LUA_REGISTRYINDEX, &INTERRUPTIBLE);
-    lua_sethook(L, check_deadline, LUA_MASKCOUNT, CHECK_EVERY);
+    hook_deadline(L, deadline_of(L));
     int status = lua_pcall(L, nargs, LUA_MULTRET, 0);
-    lua_sethook(L, NULL, 0, 0);
     lua_pushnil(L);
     lua_rawsetp(L, LUA_REGISTRYINDEX, &INTERRUPTIBLE);
+    hook_deadline(L, deadline_of(L));
     return status;
 }
 

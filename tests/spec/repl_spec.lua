@@ -139,6 +139,20 @@ describe("tangram repl", function()
     session:close()
   end)
 
+  it("has a recipe's plan, cluster and model, and stops after planning too", function()
+    open "tests/spec/fixtures/small_recipe.lua"
+    exchange("#cluster.nodes, model.name, cluster == plan.cluster\n", "\n2\r\nsmall\r\ntrue\r\n")
+    exchange("plan\n", "tokens/s")
+    session:send "again = tangram.plan { model = model, cluster = cluster, training = plan.training } while true do end\n"
+    session:expect "end\r\n"
+    os.execute "sleep 0.5"
+    exchange("\3", "interrupted\r\n")
+    session:close()
+    local status <const>, _, err <const> = support.run "tangram repl missing.lua </dev/null"
+    assert.equal(2, status)
+    assert.matches("^tangram repl: .*missing.lua", err)
+  end)
+
   it("runs piped input as a script, with status 2 at the first error", function()
     local status, out, err = support.run "echo 'x = 2 print(x * 21)' | tangram repl"
     assert.same({ 0, "42\n", "" }, { status, out, err })
