@@ -40,7 +40,7 @@ end
 
 --- Changes to try, smallest first: words and a function that makes them on a copy of the spec.
 local function changes(setting)
-  local spec <const>, training <const>, list <const> = setting.spec, setting.training, {}
+  local training <const>, list <const> = setting.training, {}
   local function add(words, change) list[#list + 1] = { words = words, change = change } end
   if training.microbatches.max < training.global_batch then
     add(("more, smaller microbatches (--microbatches ..%d)"):format(training.global_batch), function(own)

@@ -126,7 +126,7 @@ describe("wrong input", function()
   end
 
   it("says which stage is short, by how much and what would help, with status 3", function()
-    support.write(folder .. "/large.json", changed(config, function(c) c.num_hidden_layers, c.intermediate_size = 96, 400000 end))
+    support.write(folder .. "/large.json", changed(config, function(c) c.num_hidden_layers, c.intermediate_size = 96, 120000 end))
     local status <const>, _, err <const> = support.run(
       ("tangram plan --model %s/large.json --cluster %s/cluster.json --global-batch 8 --seq-len 512 --quiet"):format(folder, folder))
     refused(status, err, "stage %d+ of %d+ is [%d.]+ GiB short.*; it fits with %d+ more node", 3)

@@ -78,9 +78,9 @@ local function precision_text(training) return training.precision .. (training.p
 
 local function headline(plan)
   local training <const> = plan.training
-  return ("%s: %s an iteration, %s tokens/s, %.1f %% of the GPUs' peak; %d microbatches of %d sample%s; %s\n"):format(
+  return ("%s: %s an iteration, %s tokens/s, %.1f %% of the GPUs' peak; %d microbatch%s of %d sample%s; %s\n"):format(
     plan.model.name, units.format_time(plan.time_s), thousands(plan.tokens_per_s // 1), 100 * plan.model_flops_utilisation,
-    plan.microbatches, training.global_batch // plan.microbatches, training.global_batch == plan.microbatches and "" or "s",
+    plan.microbatches, plan.microbatches == 1 and "" or "es", training.global_batch // plan.microbatches, training.global_batch == plan.microbatches and "" or "s",
     plan.stopped ~= core.null and ("stopped by " .. plan.stopped .. (", at most %.2f %% from the best"):format(100 * plan.gap))
     or plan.gap <= 1e-9 and "proved the best of the plans asked for"
     or ("proved within %.2f %% of the best of the plans asked for"):format(100 * plan.gap))
