@@ -1,0 +1,131 @@
+--- Who is where: the model cut into stages, and the islands with the stage of each GPU.
+local markup <const> = require "tangram.report.markup"
+local words <const> = require "tangram.report.words"
+
+local places <const> = {}
+
+--- Neighbours among the stages differ in shade; the number says which it is.
+local function shade(stage) return stage % 2 == 0 and "even" or "odd" end
+
+--- The model's atoms from front to rear, each stage a box as wide as its share of them.
+---@param plan table tangram.plan/1
+---@return string
+function places.model(plan)
+  local width <const>, atoms <const>, out <const> = 1050, plan.stages[#plan.stages].last, {}
+  for s, stage in ipairs(plan.stages) do
+    local x <const>, right <const> = stage.first / atoms * width, stage.last / atoms * width
+    local label <const> = ("%d: %s"):format(s, words.layers(stage))
+    out[s] = markup.fill('<g class="$class"><rect x="$x" y="0" width="$width" height="34"><title>$title</title></rect>@text</g>\n', {
+      class = shade(s), x = x, width = right - x,
+      title = ("stage %d on %s: %s layers%s%s"):format(s, stage.island, stage.layers, stage.has_embedding and ", the embedding" or "",
+        stage.has_head and ", the head" or ""),
+      text = right - x > 7 * #label and markup.fill('<text x="$x" y="21">$label</text>', { x = (x + right) / 2, label = label }) or "",
+    })
+  end
+  return markup.fill('<div class="wide"><svg viewBox="0 0 $width 36" role="img" aria-label="Stages of the model">\n@boxes</svg></div>\n', {
+    width = width, boxes = table.concat(out),
+  })
+end
+
+--- Name and GPUs of every machine.
+local function machines_of(plan)
+  local machines <const> = {}
+  for _, node in ipairs(plan.cluster.nodes) do machines[node.name] = node end
+  return machines
+end
+
+--- A machine's GPUs and their types: 4 × a100, or of several kinds.
+local function gpus_of(machine)
+  if not machine then return 0, "?" end
+  if type(machine.gpus) ~= "table" then return machine.gpus, ("%d × %s"):format(machine.gpus, machine.gpu or "?") end
+  local count, kinds <const> = 0, {}
+  for k, kind in ipairs(machine.gpus) do
+    count, kinds[k] = count + kind.count, ("%d × %s"):format(kind.count, kind.gpu)
+  end
+  return count, table.concat(kinds, ", ")
+end
+
+--- The GPUs of an island's node: machine, first and last index. A part of a machine is called "a1:4-7".
+local function part_of(name, machines)
+  local machine <const>, first <const>, last <const> = name:match "^(.*):(%d+)%-(%d+)$"
+  if machines[name] or not machines[machine] then return name, 0, gpus_of(machines[name]) - 1 end
+  return machine, math.tointeger(first), math.tointeger(last)
+end
+
+--- stage_of[machine][index], from 0
+local function stages_by_gpu(plan)
+  local stage_of <const> = {}
+  for s, stage in ipairs(plan.stages) do
+    for _, one in ipairs(stage.gpus) do
+      stage_of[one.node] = stage_of[one.node] or {}
+      for _, index in ipairs(one.indices) do stage_of[one.node][index] = s end
+    end
+  end
+  return stage_of
+end
+
+local function node_card(name, machines, stage_of)
+  local machine <const>, first <const>, last <const> = part_of(name, machines)
+  local gpus <const> = {}
+  for index = first, last do
+    local stage <const> = (stage_of[machine] or {})[index]
+    gpus[#gpus + 1] = markup.fill('<span class="gpu $class" title="$title">$label</span>', {
+      class = stage and shade(stage) or "idle", label = stage or "–",
+      title = stage and ("GPU %d of %s: stage %d"):format(index, machine, stage) or ("GPU %d of %s: idle"):format(index, machine),
+    })
+  end
+  return markup.fill('<div class="node">$name<div class="gpus">@gpus</div></div>\n', { name = name, gpus = table.concat(gpus) })
+end
+
+local function stage_lines(plan, island)
+  local lines <const> = {}
+  for s, stage in ipairs(plan.stages) do
+    if stage.island == island.name then
+      lines[#lines + 1] = markup.fill("<div>stage $s: $layers layers on $gpus</div>\n", {
+        s = s, layers = words.layers(stage), gpus = words.gpus(stage) })
+    end
+  end
+  return table.concat(lines)
+end
+
+local function island_card(plan, island, machines, stage_of)
+  local nodes <const> = {}
+  for n, name in ipairs(island.nodes) do nodes[n] = node_card(name, machines, stage_of) end
+  local machine <const> = part_of(island.nodes[1], machines)
+  local _, gpu <const> = gpus_of(machines[machine])
+  local count <const> = #island.nodes
+  return markup.fill('<div class="island $class"><h3>$name@merged</h3>\n<div class="soft">$nodes of $gpu; $used</div>\n'
+    .. '<div class="nodes">\n@cards</div>\n<div class="soft">@stages</div></div>\n', {
+      class = island.used and "used" or "unused", name = island.name,
+      merged = island.merged and ' <span class="soft">(merged: its slowest GPU stands for all)</span>' or "",
+      nodes = ("%d node%s"):format(count, count == 1 and "" or "s"), gpu = gpu,
+      used = not island.used and "left out" or (island.idle or 0) > 0 and ("in use, %d idle"):format(island.idle) or "in use",
+      cards = table.concat(nodes), stages = stage_lines(plan, island),
+    })
+end
+
+---@param plan table tangram.plan/1
+---@return string
+function places.islands(plan)
+  local machines <const>, stage_of <const>, out <const> = machines_of(plan), stages_by_gpu(plan), {}
+  for i, island in ipairs(plan.islands) do out[i] = island_card(plan, island, machines, stage_of) end
+  return '<div class="islands">\n' .. table.concat(out) .. "</div>\n"
+end
+
+--- GPUs in use, and all that the islands have.
+---@return integer, integer
+function places.count(plan)
+  local machines <const>, used, all = machines_of(plan), 0, 0
+  for _, stage in ipairs(plan.stages) do
+    for _, one in ipairs(stage.gpus) do used = used + #one.indices end
+  end
+  for _, island in ipairs(plan.islands) do
+    for _, name in ipairs(island.nodes) do
+      local _, first <const>, last <const> = part_of(name, machines)
+      all = all + last - first + 1
+    end
+  end
+  return used, all
+end
+
+return places
