@@ -31,5 +31,6 @@ int luaopen_tangram_core(lua_State *L)
     tg_open_cluster(L);
     tg_open_terms(L);
     tg_open_plan(L);
+    tg_open_partition(L);
     return 1;
 }

@@ -127,7 +127,6 @@ static int clock_s(lua_State *L)
 
 void tg_open_state(lua_State *L)
 {
-    static const luaL_Reg functions[] = {
-        {"limited", limited}, {"traced", traced}, {"clock_s", clock_s}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"limited", limited}, {"traced", traced}, {"clock_s", clock_s}, {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
 }

@@ -14,7 +14,7 @@
 #define FIELDS(names) (names), sizeof(names) / sizeof *(names)
 
 enum { MOST_NODES = 1 << 16, MOST_GPUS = 1 << 10, MOST_STAGES = 1 << 12, MOST_LAYERS = 1 << 16 };
-enum { MOST_MICROBATCHES = 1 << 20, MOST_OPERATIONS = 1 << 24 };
+enum { MOST_MICROBATCHES = 1 << 20, MOST_OPERATIONS = 1 << 22 };
 static const double most_s = 1e9, most_bytes = 1e18;
 
 static tg_status allocate(tg_arena *arena, int count, size_t size, void *out, tg_error *err)

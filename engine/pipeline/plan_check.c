@@ -83,9 +83,9 @@ static tg_status check_degrees(const tg_plan *plan, int i, tg_error *err)
     if (degrees != gpus)
         return tg_fail(err, TG_EINPUT, "stages[%d].strategy: dp %d * tp %d * cp %d = %lld, but the stage has %lld GPUs",
                        i, s->dp, s->tp, s->cp, degrees, gpus);
-    if (s->tp > s->gpus[0].count)
-        return tg_fail(err, TG_EINPUT, "stages[%d].strategy.tp: is %d, but the stage has %d GPUs a node", i, s->tp,
-                       s->gpus[0].count);
+    if (s->gpus[0].count % s->tp != 0)
+        return tg_fail(err, TG_EINPUT, "stages[%d].strategy.tp: %d does not divide the stage's %d GPUs a node", i,
+                       s->tp, s->gpus[0].count);
     if (degrees % expert != 0)
         return tg_fail(err, TG_EINPUT, "stages[%d].strategy.ep: ep %d * etp %d does not divide the stage's %lld GPUs",
                        i, s->ep, s->etp, gpus);

@@ -1,5 +1,6 @@
 #include "pipeline/split.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,6 +99,15 @@ static void build_maxima(double *table, int count, int levels, int stride)
             table[l * stride + i] = fmax(table[(l - 1) * stride + i], table[(l - 1) * stride + i + (1 << (l - 1))]);
 }
 
+/* A power of two of which the model's times in all make fewer than 2^52. */
+static double time_quantum(const tg_split_terms *from)
+{
+    double total_s = from->stage_s * from->atoms;
+    for (int i = 0; i < from->atoms; i++)
+        total_s += from->time_s[i] + (from->recomputable[i] ? from->recompute_s[i] : 0);
+    return total_s > DBL_MIN && total_s < DBL_MAX ? fmax(ldexp(1, ilogb(total_s) - 50), DBL_MIN) : 1;
+}
+
 tg_status tg_terms_init(tg_terms *terms, const tg_split_terms *from, tg_error *err)
 {
     tg_status status = check_terms(from, err);
@@ -109,7 +119,8 @@ tg_status tg_terms_init(tg_terms *terms, const tg_split_terms *from, tg_error *e
     t->atoms = n;
     t->microbatches = from->microbatches;
     t->levels = levels_of(n);
-    t->stage_s = from->stage_s;
+    double quantum_s = time_quantum(from);
+    t->stage_s = nearbyint(from->stage_s / quantum_s) * quantum_s;
     t->stage_static_bytes = ceil(from->stage_static_bytes);
     t->capacity_bytes = floor(from->capacity_bytes);
     t->time_s = (double *)(t + 1);
@@ -126,12 +137,12 @@ tg_status tg_terms_init(tg_terms *terms, const tg_split_terms *from, tg_error *e
         double inflight = ceil(from->inflight_bytes[i]), least = inflight;
         if (from->recomputable[i]) {
             least = ceil(from->recomputed_inflight_bytes[i]);
-            t->recompute_s[m + 1] = t->recompute_s[m] + from->recompute_s[i];
+            t->recompute_s[m + 1] = t->recompute_s[m] + nearbyint(from->recompute_s[i] / quantum_s) * quantum_s;
             t->peak_bytes[m] = ceil(from->recompute_peak_bytes[i]);
             t->behind[m++] = i + 1;
         }
         t->recomputable[i + 1] = m;
-        t->time_s[i + 1] = t->time_s[i] + from->time_s[i];
+        t->time_s[i + 1] = t->time_s[i] + nearbyint(from->time_s[i] / quantum_s) * quantum_s;
         t->static_bytes[i + 1] = t->static_bytes[i] + ceil(from->static_bytes[i]);
         t->inflight_bytes[i + 1] = t->inflight_bytes[i] + inflight;
         t->least_inflight_bytes[i + 1] = t->least_inflight_bytes[i] + least;

@@ -128,7 +128,7 @@ local function layer_terms(s, atom, terms)
   end
   terms.inflight_bytes, terms.transient_bytes = kept, working
   if s.offload_activations then -- all but the atom in work and the one on its way are in the host's memory
-    local copy_s <const> = kept / s.island.device.pcie_bytes_per_s
+    local copy_s <const> = kept * s.host_s_per_byte
     add_beside(terms, "offload_s", 0, copy_s, copy_s)
     terms.inflight_bytes, terms.recomputed_inflight_bytes, terms.transient_bytes = 0, 0, working + 2 * kept
   end

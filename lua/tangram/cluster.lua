@@ -140,14 +140,16 @@ local function resolve_gpu(name, own, gpus, where)
   local key <const> = own[name] and name or known and known.key
   if not key then
     local near <const> = core.nearest(name, sorted_keys(own))
-    error(("%s: gpu: %s%s"):format(where, why, near and (" (did you mean '%s'?)"):format(near) or ""), 0)
+    schema.raise("%s: gpu: %s%s", where, why, near and (" (did you mean '%s'?)"):format(near) or "")
   end
   gpus[key] = gpus[key] or gpu_record(own[key], known and known.key == key and known or nil)
   return key
 end
 
 local function check_record(record, where)
-  if not cluster.compute_flops(record) then error(where .. ": bf16_flops, fp16_flops or fp8_flops: missing, expected at least one", 0) end
+  if not cluster.compute_flops(record) then
+    schema.raise("%s: bf16_flops, fp16_flops or fp8_flops: missing, expected at least one", where)
+  end
   if not record.memory_bytes then schema.fail(where .. ": memory_bytes", nil, READ.memory_bytes(nil) or "bytes such as '80 GiB'") end
 end
 
@@ -172,7 +174,7 @@ local function resolve_node(node, own, gpus, where)
   local full <const> = { name = node.name }
   read_figures(node, full)
   if type(node.gpus) == "table" then
-    if node.gpu then error(where .. ": gpu: names one type, but gpus lists several, expected one of the two", 0) end
+    if node.gpu then schema.raise("%s: gpu: names one type, but gpus lists several, expected one of the two", where) end
     full.gpus = core.array {}
     for k, kind in ipairs(node.gpus) do
       local one <const> = { gpu = resolve_gpu(kind.gpu, own, gpus, ("%s: gpus[%d]"):format(where, k)), count = kind.count }
@@ -246,12 +248,12 @@ function cluster.describe(input, where)
   for n, node in ipairs(given.nodes) do
     local place <const> = ("%s: nodes[%d] '%s'"):format(where, n, node.name)
     local names <const> = copies(node)
-    if copies_of[node.name] then error(place .. ": name: two nodes have this name", 0) end
+    if copies_of[node.name] then schema.raise("%s: name: two nodes have this name", place) end
     copies_of[node.name] = names
     for _, name in ipairs(names) do
       local one <const> = resolve_node(node, own, full.gpus, place)
       one.name = name
-      if name ~= node.name and copies_of[name] then error(("%s: name: two nodes are '%s'"):format(place, name), 0) end
+      if name ~= node.name and copies_of[name] then schema.raise("%s: name: two nodes are '%s'", place, name) end
       copies_of[name] = copies_of[name] or { name }
       full.nodes[#full.nodes + 1] = one
     end

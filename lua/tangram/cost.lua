@@ -164,7 +164,7 @@ end
 --- Wraps a loaded cost model for one planning.
 ---@param plugin table kind "cost"
 ---@param options table its options, checked
----@return table cost { name, plugin, stage, terms, link, constants }
+---@return table cost { name, plugin, additive, stage, terms, atom, link, constants }
 function cost.wrap(plugin, options)
   local places <const> = {} -- by island and B: the plugin's context, and prices and terms by strategy
 
@@ -182,6 +182,13 @@ function cost.wrap(plugin, options)
       }
       places[key] = place
     end
+    return place
+  end
+
+  --- The same for what depends on memory and links, which a context may know of its own island alone.
+  local function own_place_of(island, ctx)
+    local place <const> = place_of(island, ctx)
+    place.ctx.capacity_bytes, place.ctx.tied_link = ctx.capacity_bytes, ctx.tied_link
     return place
   end
 
@@ -217,12 +224,12 @@ function cost.wrap(plugin, options)
     return cost.complete(strategy)
   end
 
-  local wrapped <const> = { name = plugin.name, plugin = plugin }
+  local wrapped <const> = { name = plugin.name, plugin = plugin, additive = plugin.atom ~= nil }
 
   --- A complete stage: the run of atoms under that strategy.
   function wrapped.stage(run, island, strategy, ctx)
     strategy = checked(strategy, ctx)
-    local place <const> = place_of(island, ctx)
+    local place <const> = own_place_of(island, ctx)
     if not plugin.atom then return plugin.stage(run, island, strategy, place.ctx) end
     local sum <const> = sum_of(census(run, recomputed_count(strategy), prices_of(place, strategy).of))
     return plugin.close(sum, run, island, strategy, place.ctx)
@@ -232,7 +239,7 @@ function cost.wrap(plugin, options)
   --- layers of a stage in full; with { kind = "selective" }, their attention core; "full" recomputes all.
   function wrapped.terms(island, strategy, ctx)
     strategy = checked(strategy, ctx)
-    local place <const> = place_of(island, ctx)
+    local place <const> = own_place_of(island, ctx)
     local prices <const>, key <const> = prices_of(place, strategy)
     local all <const> = strategy.recompute == "full" and "all," or ""
     local terms = place.terms[all .. key]
@@ -243,6 +250,15 @@ function cost.wrap(plugin, options)
       place.terms[all .. key] = terms
     end
     return terms
+  end
+
+  --- Terms of one atom and the constants of a stage, on any island: what lower bounds are made of. Raises for a model that
+  --- prices whole stages (`additive` is false): its terms are estimates and bound nothing.
+  ---@return table terms, table constants { stage_s, static_bytes }
+  function wrapped.atom(atom, island, strategy, ctx)
+    if not plugin.atom then error(("cost model '%s' prices whole stages: it has no terms of atoms"):format(plugin.name), 2) end
+    local prices <const> = prices_of(place_of(island, ctx), checked(strategy, ctx))
+    return prices.of(atom), prices.constants
   end
 
   --- Latency and rate of a link between islands as the model sees it.

@@ -65,14 +65,19 @@ function schema.expected(field)
   return field.item and ("%s (each: %s)"):format(words, schema.expected(field.item)) or words
 end
 
+--- Raises an error of one line, whatever the names and values that it quotes hold.
+---@param format string of string.format
+function schema.raise(format, ...) error((format:format(...):gsub("%c", " ")), 0) end
+local raise <const> = schema.raise
+
 --- Raises the one-line error of a wrong value.
 ---@param where string place and field
 ---@param value any what stands there
 ---@param expected string
 ---@param near string? the nearest right word
 function schema.fail(where, value, expected, near)
-  error(("%s: %s, expected %s%s"):format(where, value == nil and "missing" or "got " .. show(value), expected,
-    near and (" (did you mean '%s'?)"):format(near) or ""), 0)
+  raise("%s: %s, expected %s%s", where, value == nil and "missing" or "got " .. show(value), expected,
+    near and (" (did you mean '%s'?)"):format(near) or "")
 end
 
 local function in_range(value, field)
@@ -87,7 +92,7 @@ local function check_list(value, field, where)
     if math.type(key) ~= "integer" or key < 1 or key > #value then schema.fail(where, value, schema.expected(field)) end
   end
   if not in_range(#value, field) then
-    error(("%s: got %d items, expected %s"):format(where, #value, schema.expected(field)), 0)
+    raise("%s: got %d items, expected %s", where, #value, schema.expected(field))
   end
   return copy
 end
@@ -153,8 +158,8 @@ local function refuse_unknown(value, fields, where)
     if fields[name] == nil then
       local known <const> = sorted_names(fields)
       local near <const> = core.nearest(tostring(name), known)
-      error(("%s: %s: unknown field%s"):format(where, tostring(name),
-        near and (" (did you mean '%s'?)"):format(near) or ", expected one of " .. table.concat(known, ", ")), 0)
+      raise("%s: %s: unknown field%s", where, tostring(name),
+        near and (" (did you mean '%s'?)"):format(near) or ", expected one of " .. table.concat(known, ", "))
     end
   end
 end

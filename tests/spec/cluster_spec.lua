@@ -156,8 +156,8 @@ describe("a cluster's description", function()
       of({ { name = "t", gpu = "x", gpus = 1, intra_bytes_per_s = 1 } }, { gpus = { x = { memory_bytes = 1 } } })))
     assert.matches("memory_bytes: missing", refusal(cluster.describe,
       of({ { name = "t", gpu = "x", gpus = 1, intra_bytes_per_s = 1 } }, { gpus = { x = { fp16_flops = 1 } } })))
-    assert.matches("islands%[1%]: got 'tt', expected the name of a node %(did you mean 't'%?%)$",
-      refusal(islands.group, cluster.describe(of { t4 }), { islands = { { "tt" } } }))
+    assert.matches("islands%[1%]: got 'gpu10', expected the name of a node %(did you mean 'gpu01'%?%)$", refusal(islands.group,
+      cluster.describe(of { { name = "gpu01", gpu = "t4", gpus = 4 } }), { islands = { { "gpu10" } } }))
   end)
 end)
 

@@ -28,6 +28,12 @@ describe("plan_check", function()
     assert.same({ true, 30.5 }, { oracle.check(valid()) })
     local status <const>, stdout <const> = support.run("lua5.4 tests/oracle/plan_check.lua " .. FILE)
     assert.same({ 0, "ok, 30.5 s\n" }, { status, stdout })
+    local broken <const> = valid()
+    broken.time_s = 30
+    local folder <const> = support.folder()
+    local path <const> = support.write(folder .. "/plan.json", core.json_encode(broken))
+    assert.same({ 1, "time_s 30 simulates to 30.5\n", "" }, { support.run("lua5.4 tests/oracle/plan_check.lua " .. path) })
+    support.remove(folder)
   end)
 
   it("simulates the plan's times and gives every operation", function()
@@ -112,7 +118,7 @@ describe("plan_check", function()
   it("refuses degrees that do not fit GPUs or batch", function()
     refused("stages[0].strategy: dp 1 * tp 4 * cp 1 = 4, but the stage has 2 GPUs",
       function(plan) plan.stages[1].strategy.tp = 4 end)
-    refused("stages[2].strategy.tp: is 4, but the stage has 2 GPUs a node", function(plan)
+    refused("stages[2].strategy.tp: 4 does not divide the stage's 2 GPUs a node", function(plan)
       plan.stages[3].strategy.tp, plan.stages[3].strategy.dp = 4, 1
     end)
     refused("stages[2].strategy.ep: ep 3 * etp 1 does not divide the stage's 4 GPUs",
@@ -175,7 +181,7 @@ describe("plan_check", function()
     refused("cluster.nodes[1]: node 'a1' is already listed as cluster.nodes[0]",
       function(plan) plan.cluster.nodes[2].name = "a1" end)
     refused("cluster.nodes[0].count: a plan lists each of its nodes by name", function(plan) plan.cluster.nodes[1].count = 2 end)
-    refused("are more than 16777216 to simulate", function(plan)
+    refused("are more than 4194304 to simulate", function(plan)
       plan.microbatches = 1 << 20
       for i = 4, 20 do plan.stages[i] = plan.stages[1] end
     end)

@@ -154,7 +154,7 @@ describe("split", function()
     end
   end)
 
-  it("ends although equal runs differ in the last bit of their prefix sums", function()
+  it("costs and cuts equal runs alike wherever they stand, at any number of stages", function()
     math.randomseed(1)
     for _ = 1, 20 do
       local terms <const>, time_s <const> = { time_s = {}, static_bytes = {}, inflight_bytes = {}, capacity_bytes = 1,
@@ -163,6 +163,12 @@ describe("split", function()
       local compiled <const> = core.terms(terms)
       for stages = 1, 42 do
         assert.near(-(-42 // stages) * time_s, compiled:probe(1, 42, stages, 0, false), 1e-12)
+      end
+      local bottleneck_s <const>, latency_s <const>, bounds <const> = compiled:split(1, 11, 4, 0, false)
+      for first = 2, 32 do
+        local bottleneck_there_s <const>, latency_there_s <const>, there <const> = compiled:split(first, first + 10, 4, 0, false)
+        assert.same({ bottleneck_s, latency_s }, { bottleneck_there_s, latency_there_s })
+        for i, last in ipairs(there) do assert.equal(bounds[i], last - first + 1) end
       end
     end
   end)

@@ -146,16 +146,16 @@ end
 ---@param values table<string, number>
 ---@return string? expected
 function constants.check(values)
-  local names <const>, is_known <const> = {}, {}
+  local names <const>, is_known <const>, wrong = {}, {}, nil
   for i, one in ipairs(known) do
     names[i], is_known[one[1]] = one[1], true
   end
   for name in pairs(values) do
-    if not is_known[name] then
-      local near <const> = core.nearest(name, names)
-      return ("names of constants, not '%s'%s"):format(name, near and (" (did you mean '%s'?)"):format(near) or "")
-    end
+    if not is_known[name] and (not wrong or name < wrong) then wrong = name end
   end
+  if not wrong then return nil end
+  local near <const> = core.nearest(wrong, names)
+  return ("names of constants, not '%s'%s"):format(wrong, near and (" (did you mean '%s'?)"):format(near) or "")
 end
 
 return constants

@@ -8,14 +8,18 @@ local max <const>, min <const> = math.max, math.min
 
 --- Architectures without fused attention kernels (FlashAttention-2 needs Ampere).
 local unfused <const> = { Volta = true, Turing = true }
---- Architectures without TF32: fp32 products run outside the tensor cores, at about an eighth of the 16-bit rate.
+--- fp32 products run as TF32 at half of the 16-bit rate; here outside the tensor cores, at about an eighth.
 local no_tf32 <const> = { Volta = true, Turing = true }
+
+--- For GPUs that a cluster describes without these figures: V100, A100 and T4 have 139, 153 and 203 16-bit FLOP for each byte
+--- of memory bandwidth; sixteen lanes of PCIe 3.
+local FLOPS_A_BYTE <const>, PCIE_BYTES_PER_S <const> = 200, 15.75e9
 
 --- Dense FLOP/s of one GPU for the layers' matrix products, and for all else.
 local function peaks(island, training, k)
   local device <const>, dense <const> = island.device, island.compute_flops
   if training.precision == "fp32" then
-    local fp32 <const> = device.fp32_flops or dense / (no_tf32[device.arch] and 8 or 2)
+    local fp32 <const> = dense / (no_tf32[device.arch] and 8 or 2)
     return fp32, fp32
   elseif training.precision == "fp8" and device.fp8_flops then
     return dense * min(k.fp8_gain, device.fp8_flops / dense), dense
@@ -113,7 +117,8 @@ function setting.new(island, strategy, ctx, k)
   local gemm_flops <const>, flops <const> = peaks(island, training, k)
   s.s_per_gemm_flop, s.s_per_flop = 1 / (k.gemm_efficiency * gemm_flops), 1 / (k.gemm_efficiency * flops)
   s.s_per_flash_flop = 1 / (k.flash_efficiency * flops)
-  s.s_per_byte = 1 / (k.memory_efficiency * island.device.memory_bytes_per_s)
+  s.s_per_byte = 1 / (k.memory_efficiency * (island.device.memory_bytes_per_s or island.compute_flops / FLOPS_A_BYTE))
+  s.host_s_per_byte = 1 / (island.device.pcie_bytes_per_s or PCIE_BYTES_PER_S)
   s.launch_s = k.launch_s + k.launch_rank_s * (s.t - 1)
   s.imbalance = 1
   local reached <const> = ctx.options.network == "reached"

@@ -62,7 +62,7 @@ function states.optimizer_s(s, dense, expert)
   local mine <const> = (s.zero >= 1 and dense / s.shards or dense)
     + ((s.zero >= 1 or s.fsep) and expert / s.expert_shards or expert)
   if not s.offload_optimizer then return mine * s.k.optimizer_traffic * s.s_per_byte end
-  return mine * ((s.gradient_bytes + s.y) / s.island.device.pcie_bytes_per_s
+  return mine * ((s.gradient_bytes + s.y) * s.host_s_per_byte
     + s.k.optimizer_traffic * s.per_node / s.k.host_bytes_per_s)
 end
 
