@@ -18,6 +18,7 @@ local function run(words)
   if why then error(args.plan .. ":" .. why, 0) end
   local right <const>, wrong <const> = core.plan_check(text)
   if not right then error(("%s: %s"):format(args.plan, wrong), 0) end
+  plan.cluster = require("tangram.cluster").describe(plan.cluster, args.plan .. ": cluster")
   require("tangram.report.fields").check(plan, args.plan)
   if args.html then options.write(args.html, require("tangram.report.html").plan(plan)) end
   if args.trace then options.write(args.trace, require("tangram.report.trace").plan(plan)) end

@@ -54,9 +54,9 @@ end
 function bars.legend(parts, limit)
   local out <const> = {}
   for p, part in ipairs(parts) do
-    out[p] = markup.fill('<span class="key k$key"></span>$name', part)
+    out[p] = markup.fill('<span class="item"><span class="key k$key"></span>$name</span>', part)
   end
-  if limit then out[#out + 1] = markup.fill('<span class="key line"></span>$limit', { limit = limit }) end
+  if limit then out[#out + 1] = markup.fill('<span class="item"><span class="key line"></span>$limit</span>', { limit = limit }) end
   return '<p class="legend">' .. table.concat(out, "\n") .. "</p>\n"
 end
 

@@ -43,7 +43,7 @@ end
 
 local function samples_text(plan)
   local samples <const> = plan.training.global_batch // plan.microbatches
-  return ("%d × %d sample%s"):format(plan.microbatches, samples, samples == 1 and "" or "s")
+  return ("%d × %d"):format(plan.microbatches, samples)
 end
 
 local function headline(plan)
@@ -56,7 +56,7 @@ local function headline(plan)
       plan.parallelizer.name, plan.cost.name, plan.p2p),
     tiles = tile(units.format_time(plan.time_s), "an iteration") .. tile(words.thousands(plan.tokens_per_s), "tokens per second")
       .. tile(("%.1f %%"):format(100 * plan.model_flops_utilisation), "of the peak of the GPUs in use")
-      .. tile(("%d of %d"):format(used, all), "GPUs in use") .. tile(samples_text(plan), "microbatches an iteration"),
+      .. tile(("%d of %d"):format(used, all), "GPUs in use") .. tile(samples_text(plan), "microbatches × samples"),
     proof = ("This plan is %s."):format(words.proof(plan)):gsub("is stopped by", "was found before the search was stopped by"),
   })
 end
@@ -77,7 +77,8 @@ local function stage_grid(plan)
       math.type(stage.transfer_s) and s < #plan.stages and units.format_time(stage.transfer_s) or "–", ("%d"):format(stage.inflight),
     }
   end
-  return markup.grid(rows, { right = { 1, 7, 8, 9, 10, 11 }, caption = "Forward, backward and send are of one microbatch, sync is of an"
+  return markup.grid(rows, { right = { 1, 7, 8, 9, 10, 11 }, class = "dense",
+    caption = "Forward, backward and send are of one microbatch, sync is of an"
     .. " iteration; E is the embedding, H the final norm and head; in flight: microbatches whose activations are held." })
 end
 

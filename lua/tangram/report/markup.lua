@@ -44,9 +44,9 @@ function markup.fill(template, values)
   return (template:gsub("([$@])(%l[%w_]*)", function(sigil, name) return value_of(sigil, name, values) end))
 end
 
---- Rows of a table; the first is the heading. A cell is text, or `{ markup = "…" }`.
----@param rows (string|table)[][]
----@param options { right: integer[]?, caption: string? }? columns of numbers
+--- Rows of a table; the first is the heading.
+---@param rows string[][]
+---@param options { right: integer[]?, caption: string?, class: string? }? right: columns of numbers
 ---@return string
 function markup.grid(rows, options)
   options = options or {}
@@ -58,15 +58,14 @@ function markup.grid(rows, options)
       cells[c] = markup.fill("<@name@attributes>@content</@name>", {
         name = r == 1 and "th" or "td",
         attributes = (r == 1 and ' scope="col"' or "") .. (right[c] and ' class="right"' or ""),
-        content = type(cell) == "table" and cell.markup or markup.escape(cell),
+        content = markup.escape(cell),
       })
     end
     lines[r] = "<tr>" .. table.concat(cells) .. "</tr>\n"
   end
-  return markup.fill('<div class="wide"><table>@caption\n<thead>\n@head</thead>\n<tbody>\n@body</tbody>\n</table></div>\n', {
-    caption = options.caption and markup.fill("<caption>$text</caption>", { text = options.caption }) or "",
-    head = lines[1], body = table.concat(lines, "", 2),
-  })
+  local caption <const> = options.caption and markup.fill("<caption>$text</caption>\n", { text = options.caption }) or ""
+  return markup.fill('<div class="wide"><table class="$class">\n@caption<thead>\n@head</thead>\n<tbody>\n@body</tbody>\n'
+    .. "</table></div>\n", { class = options.class or "plain", caption = caption, head = lines[1], body = table.concat(lines, "", 2) })
 end
 
 return markup

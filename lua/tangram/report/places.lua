@@ -17,8 +17,7 @@ function places.model(plan)
     local label <const> = ("%d: %s"):format(s, words.layers(stage))
     out[s] = markup.fill('<g class="$class"><rect x="$x" y="0" width="$width" height="34"><title>$title</title></rect>@text</g>\n', {
       class = shade(s), x = x, width = right - x,
-      title = ("stage %d on %s: %s layers%s%s"):format(s, stage.island, stage.layers, stage.has_embedding and ", the embedding" or "",
-        stage.has_head and ", the head" or ""),
+      title = ("stage %d on %s: %s"):format(s, stage.island, words.layers_text(stage)),
       text = right - x > 7 * #label and markup.fill('<text x="$x" y="21">$label</text>', { x = (x + right) / 2, label = label }) or "",
     })
   end
@@ -81,8 +80,8 @@ local function stage_lines(plan, island)
   local lines <const> = {}
   for s, stage in ipairs(plan.stages) do
     if stage.island == island.name then
-      lines[#lines + 1] = markup.fill("<div>stage $s: $layers layers on $gpus</div>\n", {
-        s = s, layers = words.layers(stage), gpus = words.gpus(stage) })
+      lines[#lines + 1] = markup.fill("<div>stage $s: $layers on $gpus</div>\n", {
+        s = s, layers = words.layers_text(stage), gpus = words.gpus(stage) })
     end
   end
   return table.concat(lines)

@@ -27,6 +27,7 @@ table { border-collapse: collapse; font-size: 13.5px; margin: 8px 0; }
 caption { text-align: left; padding: 2px 0; }
 th, td { text-align: left; padding: 4px 14px 4px 0; border-bottom: 1px solid var(--rule); vertical-align: top; }
 th { font-weight: 600; color: var(--soft); }
+.dense td { white-space: nowrap; }
 .right { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .islands { display: grid; grid-template-columns: repeat(auto-fill, minmax(240px, 1fr)); gap: 12px; }
 .island { border: 1px solid var(--rule); border-radius: 8px; padding: 10px 14px; break-inside: avoid; }
@@ -63,12 +64,13 @@ svg rect.part, svg g rect, path.forward, path.backward { stroke: var(--page); st
 .k7 { fill: var(--k7); background: var(--k7); } .k8 { fill: var(--k8); background: var(--k8); }
 .k9 { fill: var(--k9); background: var(--k9); } .k10 { fill: var(--k10); background: var(--k10); }
 .legend { font-size: 13px; max-width: none; }
-.key { display: inline-block; width: 13px; height: 13px; border-radius: 3px; vertical-align: -2px; margin: 0 5px 0 12px; }
-.key:first-child { margin-left: 0; }
+.item { white-space: nowrap; margin-right: 12px; }
+.key { display: inline-block; width: 13px; height: 13px; border-radius: 3px; vertical-align: -2px; margin-right: 5px; }
 .key.line { width: 2px; background: var(--text); border-radius: 0; }
 @media print { :root { color-scheme: light; --page: #fff; --text: #000; --soft: #444; --lane: #edf0f3; --tile: #fff; --forward: #3b6fa0;
   --forward-text: #fff; --sync: #228833; --sync-text: #fff; --note: #fff; --even: #d9e6f2; --odd: #b4cfe6; --gpu-text: #000; --rule: #ccc;
   --k3: #228833; --k6: #aa3377; --k8: #332288; --k10: #882255; }
   body { padding: 0; max-width: none; font-size: 12px; } svg { min-width: 0; } h2, h3 { break-after: avoid; } tr { break-inside: avoid; }
+  .dense td { white-space: normal; }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; } .wide { overflow: visible; } }
 ]]

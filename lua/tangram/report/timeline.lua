@@ -193,10 +193,17 @@ local function overview(lanes, time_s)
     axis.step(time_s / unit.size, 10)) .. table.concat(out) .. axis_title(unit, bottom + 34))
 end
 
-local legend <const> = [[
-<p class="legend"><span class="key forward"></span>forward <span class="key backward"></span>backward
-<span class="key sync"></span>gradient reduction and optimizer <span class="key lane"></span>waiting@more</p>
-]]
+local function legend(items)
+  local out <const> = {}
+  for i, item in ipairs(items) do
+    out[i] = markup.fill('<span class="item"><span class="key $class"></span>$name</span>\n', { class = item[1], name = item[2] })
+  end
+  return '<p class="legend">' .. table.concat(out) .. "</p>\n"
+end
+
+local KEYS <const> = { { "forward", "forward" }, { "backward", "backward" }, { "sync", "gradient reduction and optimizer" },
+  { "lane", "waiting" } }
+local THIN_KEYS <const> = { { "busy", "forward or backward" }, KEYS[3], KEYS[4] }
 
 --- The timeline's part of the page.
 ---@param plan table tangram.plan/1
@@ -206,10 +213,9 @@ local legend <const> = [[
 function timeline.render(plan, time_s, operations)
   local lanes <const> = timeline.lanes(plan, operations)
   local first_s <const>, last_s <const> = parts_s(lanes, time_s, plan.microbatches)
-  if not first_s then return markup.fill(legend, { more = "" }) .. whole(lanes, time_s) end
-  return markup.fill(legend, { more = ' <span class="key busy"></span>at work (in the whole iteration)' })
-    .. "<h3>The first and the last microbatches</h3>\n" .. cut(lanes, time_s, first_s, last_s)
-    .. "<h3>The whole iteration</h3>\n" .. overview(lanes, time_s)
+  if not first_s then return legend(KEYS) .. whole(lanes, time_s) end
+  return "<h3>The first and the last microbatches</h3>\n" .. legend(KEYS) .. cut(lanes, time_s, first_s, last_s)
+    .. "<h3>The whole iteration</h3>\n" .. legend(THIN_KEYS) .. overview(lanes, time_s)
 end
 
 return timeline

@@ -61,6 +61,12 @@ function words.layers(stage)
   return ("%s%s%s"):format(stage.has_embedding and "E+" or "", stage.layers, stage.has_head and "+H" or "")
 end
 
+--- "E+12 layers"
+---@param stage table of tangram.plan/1
+function words.layers_text(stage)
+  return words.layers(stage) .. (stage.layers == 1 and " layer" or " layers")
+end
+
 --- What is known of the plan's distance from the best.
 ---@param plan table tangram.plan/1
 function words.proof(plan)
