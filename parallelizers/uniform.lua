@@ -68,31 +68,43 @@ local function stage_of(one, first, last, r, slice, island, ctx)
   return stage
 end
 
---- The plan of one probed cut, with the numbers that plans are compared by; nil if its stages, priced whole, no longer fit
---- (their terms are estimates where the cost model prices stages alone).
-local function build(probed, most_successors, slice, island, ctx)
-  local one <const>, count <const> = probed.one, probed.stages
-  local _, _, ends <const>, recomputed <const> = one.terms:split(slice.first, slice.last, count, ctx.successors, one.full)
-  local plan <const>, first = {}, slice.first
-  local bottleneck_s, latency_s, sync_s, successors = 0, 0, 0, most_successors
-  for i = 1, count do
-    local stage <const> = stage_of(one, first, ends[i], recomputed[i], slice, island, ctx)
-    plan[i], first = stage, ends[i] + 1
-    local busy_s <const> = stage.forward_s + stage.backward_s
-    bottleneck_s, latency_s, sync_s = max(bottleneck_s, busy_s), latency_s + busy_s, max(sync_s, stage.sync_s)
-    local bears <const> =
-      core.bears(stage.static_bytes, stage.transient_bytes, stage.inflight_bytes, ctx.capacity_bytes, ctx.microbatches) - (count - i)
-    if bears < ctx.successors then return nil end
-    successors = min(successors, bears)
-  end
-  if probed.used < island.gpus then plan.idle = island.gpus - probed.used end
-  return { plan = plan, stages = count, bottleneck_s = bottleneck_s, latency_s = latency_s, sync_s = sync_s, successors = successors }
-end
-
 --- Is plan a in nothing worse than b? What differs in the last bits only, from sums in another order, is equal.
 local function covers(a, b)
   return a.bottleneck_s <= b.bottleneck_s * SLACK and a.latency_s <= b.latency_s * SLACK and a.stages <= b.stages
     and a.sync_s <= b.sync_s * SLACK and a.successors >= b.successors
+end
+
+local function covered(made, kept)
+  for _, other in ipairs(kept) do
+    if covers(other, made) then return true end
+  end
+  return false
+end
+
+--- The plan of one probed cut, with the numbers that plans are compared by. Nil if a kept plan is no worse, which a few of its
+--- stages may tell; or if its stages, priced whole, do not fit (their terms are estimates where the cost model prices stages).
+local function build(probed, kept, most_successors, slice, island, ctx)
+  local one <const>, count <const> = probed.one, probed.stages
+  local _, _, ends <const>, recomputed <const> = one.terms:split(slice.first, slice.last, count, ctx.successors, one.full)
+  local plan <const>, first = {}, slice.first
+  local bottleneck_s, latency_s = 0, 0
+  local exact <const> = ctx.cost.additive
+  -- So far a plan no worse than the whole will be.
+  local made <const> = { plan = plan, stages = count, sync_s = 0, successors = most_successors,
+    bottleneck_s = exact and probed.bottleneck_s or 0, latency_s = exact and probed.latency_s or 0 }
+  for i = 1, count do
+    local stage <const> = stage_of(one, first, ends[i], recomputed[i], slice, island, ctx)
+    plan[i], first = stage, ends[i] + 1
+    local busy_s <const> = stage.forward_s + stage.backward_s
+    bottleneck_s, latency_s, made.sync_s = max(bottleneck_s, busy_s), latency_s + busy_s, max(made.sync_s, stage.sync_s)
+    local bears <const> =
+      core.bears(stage.static_bytes, stage.transient_bytes, stage.inflight_bytes, ctx.capacity_bytes, ctx.microbatches) - (count - i)
+    made.successors = min(made.successors, bears)
+    if bears < ctx.successors or covered(made, kept) then return nil end
+  end
+  if probed.used < island.gpus then plan.idle = island.gpus - probed.used end
+  made.bottleneck_s, made.latency_s = bottleneck_s, latency_s
+  return made
 end
 
 --- Probes every strategy and number of stages that use so many GPUs: what fits goes to probed, the rest to short.
@@ -140,10 +152,8 @@ local function pareto(probed, slice, island, ctx)
   end)
   local kept <const> = {}
   for _, one in ipairs(probed) do
-    local made <const> = build(one, most_successors, slice, island, ctx)
-    local covered = not made
-    for _, other in ipairs(kept) do covered = covered or covers(other, made) end
-    if not covered then
+    local made <const> = build(one, kept, most_successors, slice, island, ctx)
+    if made and not covered(made, kept) then
       for i = #kept, 1, -1 do
         if covers(made, kept[i]) then table.remove(kept, i) end
       end

@@ -9,6 +9,7 @@ void tg_open_compose(lua_State *L);
 void tg_open_model(lua_State *L);
 void tg_open_cluster(lua_State *L);
 void tg_open_terms(lua_State *L);
+void tg_open_enumerate(lua_State *L);
 void tg_open_plan(lua_State *L);
 void tg_open_partition(lua_State *L);
 

@@ -92,21 +92,32 @@ static void check_deadline(lua_State *L, lua_Debug *ar)
     }
 }
 
+static void hook_deadline(lua_State *L, double deadline)
+{
+    set_deadline(L, deadline);
+    lua_sethook(L, deadline < DBL_MAX ? check_deadline : NULL, deadline < DBL_MAX ? LUA_MASKCOUNT : 0, CHECK_EVERY);
+}
+
 static int limited(lua_State *L)
 {
-    double seconds = luaL_checknumber(L, 1), outer = deadline_of(L);
-    double deadline = tg_clock_s() + seconds;
-    set_deadline(L, deadline < outer ? deadline : outer);
-    lua_sethook(L, check_deadline, LUA_MASKCOUNT, CHECK_EVERY);
-    int status = tg_protected_call(L, lua_gettop(L) - 2, LUA_MULTRET);
-    set_deadline(L, outer);
-    if (outer < DBL_MAX)
-        lua_sethook(L, check_deadline, LUA_MASKCOUNT, CHECK_EVERY);
-    else
-        lua_sethook(L, NULL, 0, 0);
+    double deadline = tg_clock_s() + luaL_checknumber(L, 1), outer = deadline_of(L);
+    hook_deadline(L, deadline < outer ? deadline : outer);
+    int status = lua_pcall(L, lua_gettop(L) - 2, LUA_MULTRET, 0);
+    hook_deadline(L, outer);
     lua_pushboolean(L, status == LUA_OK);
     lua_replace(L, 1);
     return lua_gettop(L);
+}
+
+/* core.unlimited(f, ...) -> results of f, whose time no limit around it counts */
+static int unlimited(lua_State *L)
+{
+    double outer = deadline_of(L), started = tg_clock_s();
+    luaL_checkany(L, 1);
+    hook_deadline(L, DBL_MAX);
+    int status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
+    hook_deadline(L, outer < DBL_MAX ? outer + (tg_clock_s() - started) : outer);
+    return status == LUA_OK ? lua_gettop(L) : lua_error(L);
 }
 
 /* core.traced(f, ...) -> true, results | false, message with traceback */
@@ -127,6 +138,7 @@ static int clock_s(lua_State *L)
 
 void tg_open_state(lua_State *L)
 {
-    static const luaL_Reg functions[] = {{"limited", limited}, {"traced", traced}, {"clock_s", clock_s}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {
+        {"limited", limited}, {"unlimited", unlimited}, {"traced", traced}, {"clock_s", clock_s}, {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
 }

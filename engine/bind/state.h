@@ -16,8 +16,8 @@ void tg_request_stop(void); /* async-signal-safe */
  * error is marked as one for people (a string without position, from error(…, 0)). Returns as lua_pcall. */
 int tg_protected_call(lua_State *L, int nargs, int nresults);
 
-/* core.limited(seconds, f, ...) -> true, results | false, message. The hook can't be swallowed by a pcall inside f:
- * past the limit it fires on every line. */
+/* core.limited(seconds, f, ...) -> true, results | false, error value. The hook can't be swallowed by a pcall inside f:
+ * past the limit it fires on every line. core.unlimited(f, ...) -> results, its time not counted. */
 void tg_open_state(lua_State *L);
 
 /* Pushes a userdata that holds an empty arena, freed with it. Leave it on the stack, or hold it by a user value, for as

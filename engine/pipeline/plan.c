@@ -64,6 +64,37 @@ static tg_status read_word(const tg_json *object, const char *name, const char *
     return tg_json_fail(&at, err, "'%.64s' is not known (did you mean '%s'?)", word, nearest ? nearest : words[0]);
 }
 
+/* count more GPUs of a node, memory_bytes each as in object. */
+static tg_status add_gpus(const tg_json *object, int count, double *memory_bytes, tg_plan_node *node, tg_error *err)
+{
+    double each;
+    TRY(tg_json_number_field(object, "memory_bytes", 1, most_bytes, &each, err));
+    for (int i = 0; i < count; i++)
+        memory_bytes[node->gpus++] = each;
+    return TG_OK;
+}
+
+/* A node's GPUs: a number of one type, or a list of types with their counts. */
+static tg_status read_node_gpus(tg_arena *arena, const tg_json *at, tg_plan_node *node, tg_error *err)
+{
+    tg_json gpus, kind;
+    int count, kinds;
+    double *memory_bytes;
+    TRY(tg_json_field(at, "gpus", true, &gpus, err));
+    TRY(allocate(arena, MOST_GPUS, sizeof *memory_bytes, &memory_bytes, err));
+    node->memory_bytes = memory_bytes;
+    if (!cJSON_IsArray(gpus.item)) {
+        TRY(tg_json_int(&gpus, 1, MOST_GPUS, &count, err));
+        return add_gpus(at, count, memory_bytes, node, err);
+    }
+    TRY(tg_json_array(&gpus, 1, MOST_GPUS, &kinds, err));
+    for (bool more = tg_json_first(&gpus, &kind); more; more = tg_json_next(&kind)) {
+        TRY(tg_json_int_field(&kind, "count", 1, MOST_GPUS - node->gpus, &count, err));
+        TRY(add_gpus(&kind, count, memory_bytes, node, err));
+    }
+    return TG_OK;
+}
+
 static tg_status read_nodes(tg_arena *arena, const tg_json *cluster, tg_plan *out, tg_error *err)
 {
     tg_json list, at;
@@ -84,8 +115,7 @@ static tg_status read_nodes(tg_arena *arena, const tg_json *cluster, tg_plan *ou
         TRY(tg_json_field(&at, "count", false, &count, err));
         if (count.item)
             return tg_json_fail(&count, err, "a plan lists each of its nodes by name");
-        TRY(tg_json_int_field(&at, "gpus", 1, MOST_GPUS, &node->gpus, err));
-        TRY(tg_json_number_field(&at, "memory_bytes", 1, most_bytes, &node->memory_bytes, err));
+        TRY(read_node_gpus(arena, &at, node, err));
     }
     return TG_OK;
 }

@@ -7,7 +7,7 @@
 typedef struct {
     const char *name;
     int gpus;
-    double memory_bytes; /* of one GPU */
+    const double *memory_bytes; /* of each GPU */
 } tg_plan_node;
 
 typedef struct {

@@ -127,7 +127,8 @@ static tg_status check_memory(const tg_plan *plan, int i, tg_error *err)
     for (int use = 0; use < TG_BYTES_USES; use++)
         sum += s->bytes[use];
     for (int g = 0; g < s->gpus_count; g++)
-        smallest = fmin(smallest, plan->node[s->gpus[g].node].memory_bytes);
+        for (int k = 0; k < s->gpus[g].count; k++)
+            smallest = fmin(smallest, plan->node[s->gpus[g].node].memory_bytes[s->gpus[g].indices[k]]);
     double capacity = (1 - plan->memory_margin) * smallest;
     if (!equal(sum, s->total_bytes))
         return tg_fail(err, TG_EINPUT, "stages[%d].memory.total_bytes: is %.17g, but its parts add up to %.17g", i,

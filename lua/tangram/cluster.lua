@@ -264,6 +264,32 @@ function cluster.describe(input, where)
   return full
 end
 
+--- The description without some nodes and their links. Raises for a name that is not there, and if nothing is left.
+---@param description table of `cluster.describe`
+---@param names string[]
+---@return table description
+function cluster.without(description, names)
+  local out <const>, known <const> = {}, {}
+  for i, node in ipairs(description.nodes) do known[i] = node.name end
+  for _, name in ipairs(names) do
+    for _, node in ipairs(description.nodes) do out[name] = out[name] or node.name == name or nil end
+    if not out[name] then schema.fail("exclude", name, "the name of a node", core.nearest(name, known)) end
+  end
+  local rest <const> = { format = FORMAT, nodes = core.array {}, network = { default = description.network.default },
+    gpus = description.gpus }
+  for _, node in ipairs(description.nodes) do
+    if not out[node.name] then rest.nodes[#rest.nodes + 1] = node end
+  end
+  if #rest.nodes == 0 then error("exclude: leaves no node, expected at least one", 0) end
+  for _, link in ipairs(description.network.links or {}) do
+    if not out[link.between[1]] and not out[link.between[2]] then
+      rest.network.links = rest.network.links or core.array {}
+      rest.network.links[#rest.network.links + 1] = link
+    end
+  end
+  return cluster.describe(rest)
+end
+
 --- A description as tangram.cluster/1 text.
 ---@param description table
 ---@return string

@@ -7,9 +7,9 @@ local strategies <const> = require "tangram.strategies"
 
 local floors <const> = {}
 
---- Nothing left out: every degree that divides, wherever tp may lie. Recompute and offload are each function's own.
+--- Nothing left out: every degree that divides. Recompute and offload are each function's own.
 local function every(offload)
-  return { max_tp = math.huge, max_cp = math.huge, max_ep = math.huge, any_cp = true, wide_tp = true, any_etp = true,
+  return { max_tp = math.huge, max_cp = math.huge, max_ep = math.huge, any_cp = true, folded_experts = true,
     zero = { 0, 1, 2, 3 }, fsep = true, selective = false, offload = offload }
 end
 

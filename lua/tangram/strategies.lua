@@ -8,8 +8,8 @@ strategies.options = {
   max_cp = { type = "integer", default = 8, min = 1, doc = "largest context-parallel degree" },
   max_ep = { type = "integer", default = 64, min = 1, doc = "largest expert-parallel degree" },
   any_cp = { type = "boolean", default = false, doc = "split sequences also where more replicas could split the samples" },
-  wide_tp = { type = "boolean", default = false, doc = "tensor parallelism also across nodes" },
-  any_etp = { type = "boolean", default = false, doc = "also cut experts by tensor parallelism (etp above 1)" },
+  folded_experts = { type = "boolean", default = false,
+    doc = "give experts degrees of their own: ep over all the stage's GPUs, etp up to tp" },
   zero = { type = "list", item = { type = "integer", min = 0, max = 3 }, default = { 0, 1, 2, 3 },
     doc = "ZeRO levels to try (3 = FSDP)" },
   fsep = { type = "boolean", default = true, doc = "try fully sharded experts (with ZeRO 3)" },
@@ -54,10 +54,10 @@ local function layer_kinds(model)
   return has
 end
 
---- Appends the variants of one (dp, tp, cp, ep, etp) to found.
-local function add_variants(found, degrees, options, moe)
+--- Appends the variants of one (dp, tp, cp, ep, etp) to found; FSEP, which spreads experts by itself, if asked.
+local function add_variants(found, degrees, options, fsep_too)
   for _, zero in ipairs(degrees.dp * degrees.cp > 1 and options.zero or { 0 }) do -- alone there is nothing to share
-    for fsep = 0, (options.fsep and moe and zero == 3 and degrees.ep == 1) and 1 or 0 do
+    for fsep = 0, fsep_too and zero == 3 and 1 or 0 do
       for kind = 1, options.selective and 2 or 1 do
         for _, offload in ipairs(options.offload) do
           found[#found + 1] = {
@@ -65,6 +65,20 @@ local function add_variants(found, degrees, options, moe)
             fsep = fsep == 1, sp = degrees.tp > 1, recompute = kind == 1 and "none" or "selective", offload = offload,
           }
         end
+      end
+    end
+  end
+end
+
+--- Spreads the experts in each way that divides.
+local function add_experts(found, degrees, model, options)
+  local shards <const> = degrees.dp * degrees.cp
+  for _, etp in ipairs(options.folded_experts and divisors(degrees.tp, degrees.tp) or { 1 }) do
+    local most <const> = options.folded_experts and shards * degrees.tp // etp or shards
+    for _, ep in ipairs(model.expert_ffn % etp == 0 and divisors(most, options.max_ep) or {}) do
+      if model.experts % ep == 0 then
+        degrees.ep, degrees.etp = ep, etp
+        add_variants(found, degrees, options, options.fsep and ep * etp == 1)
       end
     end
   end
@@ -81,18 +95,18 @@ function strategies.list(gpus, moe, island, ctx, options)
   local model <const>, seq_len <const> = ctx.model, ctx.training.seq_len
   local has <const>, found <const> = layer_kinds(model), {}
   -- tp stays inside a node: there its all-reduces of every layer run 4–10 times faster than between nodes
-  local tp_within <const> = (options.wide_tp or gpus <= island.gpus_per_node) and gpus or island.gpus_per_node
-  for _, tp in ipairs(divisors(tp_within, options.max_tp)) do
+  local in_node <const> = math.min(gpus, island.gpus_per_node)
+  for _, tp in ipairs(divisors(in_node, options.max_tp)) do
     for _, cp in ipairs(gpus % tp == 0 and divisors(gpus // tp, options.max_cp) or {}) do
       local dp <const> = gpus // (tp * cp)
       if ctx.samples % dp == 0 and cp_divides(cp, seq_len) and tp_divides(tp, model, has, seq_len // cp)
           and (cp == 1 or options.any_cp or not dp_could(dp, cp, ctx.samples)) then
-        for _, ep in ipairs(moe and divisors(dp * cp, options.max_ep) or { 1 }) do
-          for _, etp in ipairs(moe and options.any_etp and divisors(tp, tp) or { 1 }) do
-            if ep == 1 or model.experts % ep == 0 then
-              add_variants(found, { dp = dp, tp = tp, cp = cp, ep = ep, etp = etp }, options, moe)
-            end
-          end
+        local degrees <const> = { dp = dp, tp = tp, cp = cp }
+        if moe then
+          add_experts(found, degrees, model, options)
+        else
+          degrees.ep, degrees.etp = 1, 1
+          add_variants(found, degrees, options)
         end
       end
     end

@@ -130,9 +130,19 @@ end
 local function near(a, b) return math.abs(a - b) <= 1e-9 * math.max(math.abs(a), math.abs(b)) end
 
 --- True and the simulated time, or nil and what is wrong.
+--- Bytes of each GPU of a node, by index.
+local function memory_by_gpu(node)
+  local bytes <const>, at = {}, 0
+  local kinds <const> = type(node.gpus) == "table" and node.gpus or { { count = node.gpus, memory_bytes = node.memory_bytes } }
+  for _, kind in ipairs(kinds) do
+    for _ = 1, kind.count do bytes[at], at = kind.memory_bytes, at + 1 end
+  end
+  return bytes
+end
+
 function oracle.check(plan)
   local nodes <const>, taken <const> = {}, {}
-  for _, node in ipairs(plan.cluster.nodes) do nodes[node.name] = node end
+  for _, node in ipairs(plan.cluster.nodes) do nodes[node.name] = memory_by_gpu(node) end
   local atoms <const> = plan.model.layers * (plan.granularity == "half" and 2 or 1) + 2
   local next_atom = 0
   for i, stage in ipairs(plan.stages) do
@@ -145,11 +155,11 @@ function oracle.check(plan)
       if not node then return nil, place .. "no node " .. part.node end
       for _, index in ipairs(part.indices) do
         local key <const> = part.node .. " " .. index
-        if index < 0 or index >= node.gpus then return nil, place .. "no GPU " .. key end
+        if not node[index] then return nil, place .. "no GPU " .. key end
+        smallest = math.min(smallest, node[index])
         if taken[key] then return nil, place .. "GPU " .. key .. " is used twice" end
         taken[key], gpus = true, gpus + 1
       end
-      smallest = math.min(smallest, node.memory_bytes)
     end
     local strategy <const>, memory <const> = stage.strategy, stage.memory
     if strategy.dp * strategy.tp * strategy.cp ~= gpus then return nil, place .. "degrees do not give its GPUs" end

@@ -44,6 +44,9 @@ describe("strategies", function()
     local moe <const> = { hidden = 1024, layers = 2, heads = 16, experts = 6, moe = function() return true end }
     assert.same({ "1 4 1 1", "2 2 1 1", "2 2 1 2", "4 1 1 1", "4 1 1 2" }, degrees(list { model = moe, moe = true, gpus = 4, samples = 4 }))
     assert.same({ "1 4 1 1", "2 2 1 1", "4 1 1 1" }, degrees(list { model = moe, gpus = 4, samples = 4 }))
+    -- folded: experts may also go over the ranks of tp, so that dp 1, tp 4 takes ep 2 as well
+    assert.same({ "1 4 1 1", "1 4 1 2", "2 2 1 1", "2 2 1 2", "4 1 1 1", "4 1 1 2" },
+      degrees(list { model = moe, moe = true, gpus = 4, samples = 4, options = { folded_experts = true } }))
     for _, s in ipairs(list { model = moe, moe = true, gpus = 4, samples = 4 }) do
       if s.fsep then assert.same({ 3, 1 }, { s.zero, s.ep }) end
     end

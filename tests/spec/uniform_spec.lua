@@ -125,6 +125,23 @@ describe("uniform", function()
     assert.is_true(compared > 100)
   end)
 
+  it("plans as well under a cost model that prices whole stages", function()
+    math.randomseed(13)
+    local planned = 0
+    for _ = 1, 60 do
+      local slice <const>, isl <const>, ctx <const> = instance()
+      local stages <const> = flat.at(ctx, isl, { cost = flat.cost(flat.stage_plugin) })
+      local plans <const>, others <const> = uniform.plan(slice, isl, ctx) or {}, uniform.plan(slice, isl, stages) or {}
+      assert.equal(#plans, #others)
+      for i, plan in ipairs(plans) do
+        planned = planned + 1
+        local a <const>, b <const> = numbers(plan, slice, isl, ctx), numbers(others[i], slice, isl, ctx)
+        for name, value in pairs(a) do assert.near(value, b[name], 1e-9 * math.abs(value)) end
+      end
+    end
+    assert.is_true(planned > 100)
+  end)
+
   it("plans one atom on any island, idle GPUs only where nothing divides", function()
     local model <const> = flat.model { hidden = 1024, layers = 2, heads = 16 }
     local function plan(gpus, nodes, changes)

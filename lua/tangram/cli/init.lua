@@ -29,7 +29,7 @@ end
 ---@param install_dir string the installed plugins
 ---@return integer exit status
 return function(program_dir, install_dir)
-  require("tangram.loader").set_places(program_dir, install_dir)
+  require("tangram.loader").set_places { program_dir or install_dir, install_dir }
   local name <const> = arg[1]
   if not name or name == "help" or name == "--help" or name == "-h" then
     usage(name and io.stdout or io.stderr)
