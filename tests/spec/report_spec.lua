@@ -1,3 +1,4 @@
+local clusters <const> = require "tangram.cluster"
 local core <const> = require "tangram.core"
 local html <const> = require "tangram.report.html"
 local support <const> = require "tests.spec.support"
@@ -5,7 +6,12 @@ local trace <const> = require "tangram.report.trace"
 
 local FILE <const> = "tests/golden/plan.json"
 
-local function golden() return core.json_decode(support.read(FILE)) end
+--- The golden plan, the catalogue's figures filled in as planning does.
+local function golden()
+  local plan <const> = core.json_decode(support.read(FILE))
+  plan.cluster = clusters.describe(plan.cluster)
+  return plan
+end
 
 --- The golden plan with a row of stages of one node each, uneven and with transfers.
 local function long_plan(stages, microbatches)
@@ -24,8 +30,9 @@ local function long_plan(stages, microbatches)
     stage.successors, stage.inflight = stages - s, math.min(stages - s + 1, microbatches)
     plan.stages[s], plan.warmup[s] = stage, math.min(stages - s, microbatches)
     plan.islands[s] = { name = node, nodes = core.array { node }, merged = false, used = true, idle = 0 }
-    plan.cluster.nodes[s] = { name = node, gpu = "x", gpus = 2, memory_bytes = 2 ^ 40 }
+    plan.cluster.nodes[s] = { name = node, gpu = "t4", gpus = 2, memory_bytes = 2 ^ 40 }
   end
+  plan.cluster = clusters.describe(plan.cluster)
   plan.time_s = core.plan_simulate(core.json_encode(plan))
   return plan
 end
@@ -108,7 +115,8 @@ describe("html", function()
     plan.islands[1].nodes[1], plan.cluster.nodes[1].name = evil .. "node", evil .. "node"
     plan.stages[1].gpus[1].node, plan.stages[2].gpus[1].node = evil .. "node", evil .. "node"
     plan.cluster.nodes[1].gpu = evil .. "gpu"
-    plan.islands[3] = { name = "t", nodes = { "t1" }, used = false, reason = evil .. "reason" }
+    plan.cluster.gpus[evil .. "gpu"] = plan.cluster.gpus["a100-pcie-80"]
+    plan.islands[3] = { name = "t", nodes = { "v2" }, used = false, reason = evil .. "reason" }
     plan.parallelizer.name, plan.cost.name, plan.training.precision = evil .. "adapter", evil .. "cost", evil .. "precision"
     plan.stopped, plan.warnings[1] = evil .. "stopped", evil .. "warning"
     plan.pairs.pruned[evil .. "policy"] = 3
@@ -350,9 +358,7 @@ describe("tangram report", function()
   it("prints the report, or writes the page and the trace", function()
     local status, out, err = support.run("tangram report " .. FILE)
     assert.same({ 0, "" }, { status, err })
-    local plan <const> = golden()
-    plan.cluster = require("tangram.cluster").describe(plan.cluster)
-    assert.equal(require("tangram.report.text").plan(plan), out)
+    assert.equal(require("tangram.report.text").plan(golden()), out)
     status, out, err = support.run(("tangram report %s --html %s/p.html --trace %s/t.json"):format(FILE, folder, folder))
     assert.same({ 0, "", "" }, { status, out, err })
     assert.equal(html.plan(golden()), support.read(folder .. "/p.html"))

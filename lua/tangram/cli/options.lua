@@ -20,7 +20,7 @@ end
 function options.parse(parser, args)
   local ok <const>, result <const> = parser:pparse(args)
   if ok then return result end
-  io.stderr:write(parser._name, ": ", result, "; see '", parser._name, " --help'\n")
+  io.stderr:write(parser._name, ": ", (result:gsub("\n", "; ")), "; see '", parser._name, " --help'\n")
   os.exit(2, true)
 end
 

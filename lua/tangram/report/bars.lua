@@ -4,7 +4,7 @@ local markup <const> = require "tangram.report.markup"
 
 local bars <const> = {}
 
-local LEFT <const>, WIDTH <const>, RIGHT <const> = 150, 700, 200
+local LEFT <const>, WIDTH <const>, RIGHT <const> = 170, 690, 190
 local ROW <const>, GAP <const>, TOP <const> = 22, 10, 6
 
 ---@class tangram.bar

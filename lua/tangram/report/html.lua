@@ -239,7 +239,7 @@ function html.plan(plan)
     body = table.concat {
       headline(plan), notes(plan),
       section("Who is where", paragraph "The model from its embedding (left) to its head, cut into stages:", places.model(plan),
-        places.islands(plan)),
+        places.islands(plan), places.apart(plan)),
       section("Stages", stage_grid(plan)),
       section("One iteration", timeline.render(plan, time_s, operations)),
       section("Memory", memory_chart(plan), memory_grid(plan)),

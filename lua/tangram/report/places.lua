@@ -1,4 +1,5 @@
 --- Who is where: the model cut into stages, and the islands with the stage of each GPU.
+local machines <const> = require "tangram.report.machines"
 local markup <const> = require "tangram.report.markup"
 local words <const> = require "tangram.report.words"
 
@@ -26,31 +27,6 @@ function places.model(plan)
   })
 end
 
---- Name and GPUs of every machine.
-local function machines_of(plan)
-  local machines <const> = {}
-  for _, node in ipairs(plan.cluster.nodes) do machines[node.name] = node end
-  return machines
-end
-
---- A machine's GPUs and their types: 4 × a100, or of several kinds.
-local function gpus_of(machine)
-  if not machine then return 0, "?" end
-  if type(machine.gpus) ~= "table" then return machine.gpus, ("%d × %s"):format(machine.gpus, machine.gpu or "?") end
-  local count, kinds <const> = 0, {}
-  for k, kind in ipairs(machine.gpus) do
-    count, kinds[k] = count + kind.count, ("%d × %s"):format(kind.count, kind.gpu)
-  end
-  return count, table.concat(kinds, ", ")
-end
-
---- The GPUs of an island's node: machine, first and last index. A part of a machine is called "a1:4-7".
-local function part_of(name, machines)
-  local machine <const>, first <const>, last <const> = name:match "^(.*):(%d+)%-(%d+)$"
-  if machines[name] or not machines[machine] then return name, 0, gpus_of(machines[name]) - 1 end
-  return machine, math.tointeger(first), math.tointeger(last)
-end
-
 --- stage_of[machine][index], from 0
 local function stages_by_gpu(plan)
   local stage_of <const> = {}
@@ -63,10 +39,9 @@ local function stages_by_gpu(plan)
   return stage_of
 end
 
-local function node_card(name, machines, stage_of)
-  local machine <const>, first <const>, last <const> = part_of(name, machines)
-  local gpus <const> = {}
-  for index = first, last do
+local function node_card(name, part, stage_of)
+  local machine <const>, gpus <const> = part.machine, {}
+  for index = part.first, part.last do
     local stage <const> = (stage_of[machine] or {})[index]
     gpus[#gpus + 1] = markup.fill('<span class="gpu $class" title="$title">$label</span>', {
       class = stage and shade(stage) or "idle", label = stage or "–",
@@ -87,17 +62,15 @@ local function stage_lines(plan, island)
   return table.concat(lines)
 end
 
-local function island_card(plan, island, machines, stage_of)
+local function island_card(plan, island, find, stage_of)
   local nodes <const> = {}
-  for n, name in ipairs(island.nodes) do nodes[n] = node_card(name, machines, stage_of) end
-  local machine <const> = part_of(island.nodes[1], machines)
-  local _, gpu <const> = gpus_of(machines[machine])
+  for n, name in ipairs(island.nodes) do nodes[n] = node_card(name, find(name), stage_of) end
   local count <const> = #island.nodes
   return markup.fill('<div class="island $class"><h3>$name@merged</h3>\n<div class="soft">$nodes of $gpu; $used</div>\n'
     .. '<div class="nodes">\n@cards</div>\n<div class="soft">@stages</div></div>\n', {
       class = island.used and "used" or "unused", name = island.name,
       merged = island.merged and ' <span class="soft">(merged: its slowest GPU stands for all)</span>' or "",
-      nodes = ("%d node%s"):format(count, count == 1 and "" or "s"), gpu = gpu,
+      nodes = ("%d node%s"):format(count, count == 1 and "" or "s"), gpu = machines.text(find(island.nodes[1])),
       used = not island.used and "left out" or (island.idle or 0) > 0 and ("in use, %d idle"):format(island.idle) or "in use",
       cards = table.concat(nodes), stages = stage_lines(plan, island),
     })
@@ -106,22 +79,33 @@ end
 ---@param plan table tangram.plan/1
 ---@return string
 function places.islands(plan)
-  local machines <const>, stage_of <const>, out <const> = machines_of(plan), stages_by_gpu(plan), {}
-  for i, island in ipairs(plan.islands) do out[i] = island_card(plan, island, machines, stage_of) end
+  local find <const>, stage_of <const>, out <const> = machines.finder(plan), stages_by_gpu(plan), {}
+  for i, island in ipairs(plan.islands) do out[i] = island_card(plan, island, find, stage_of) end
   return '<div class="islands">\n' .. table.concat(out) .. "</div>\n"
+end
+
+--- Why the islands are apart, folded away if it is long.
+---@param plan table tangram.plan/1
+---@return string
+function places.apart(plan)
+  local items <const> = {}
+  for i, line in ipairs(words.apart(plan)) do items[i] = markup.fill("<li>$line</li>\n", { line = line }) end
+  if #items == 0 then return "" end
+  return markup.fill('<details@open><summary>Why the islands are apart</summary>\n<ul>\n@items</ul></details>\n', {
+    open = #items <= 12 and ' open="open"' or "", items = table.concat(items) })
 end
 
 --- GPUs in use, and all that the islands have.
 ---@return integer, integer
 function places.count(plan)
-  local machines <const>, used, all = machines_of(plan), 0, 0
+  local find <const>, used, all = machines.finder(plan), 0, 0
   for _, stage in ipairs(plan.stages) do
     for _, one in ipairs(stage.gpus) do used = used + #one.indices end
   end
   for _, island in ipairs(plan.islands) do
     for _, name in ipairs(island.nodes) do
-      local _, first <const>, last <const> = part_of(name, machines)
-      all = all + last - first + 1
+      local part <const> = find(name)
+      all = all + part.last - part.first + 1
     end
   end
   return used, all

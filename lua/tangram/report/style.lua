@@ -40,6 +40,7 @@ th { font-weight: 600; color: var(--soft); }
   color: var(--soft); }
 .gpu.even { background: var(--even); color: var(--gpu-text); }
 .gpu.odd { background: var(--odd); color: var(--gpu-text); }
+details { margin: 12px 0; font-size: 13.5px; } summary { color: var(--soft); cursor: pointer; } details ul { margin: 4px 0; }
 svg { display: block; width: 100%; min-width: 760px; height: auto; margin: 4px 0; break-inside: avoid; }
 svg text { font-size: 12px; fill: var(--text); }
 svg .label { text-anchor: end; }

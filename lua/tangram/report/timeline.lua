@@ -5,7 +5,7 @@ local markup <const> = require "tangram.report.markup"
 
 local timeline <const> = {}
 
-local LEFT <const>, WIDTH <const>, RIGHT <const> = 150, 820, 80
+local LEFT <const>, WIDTH <const>, RIGHT <const> = 170, 800, 80
 local LANE <const>, GAP <const> = 26, 8
 local SHOWN <const> = 3 -- microbatches that a part of a cut timeline shows beside those in flight
 local MOST_TITLED <const> = 4000 -- boxes; more are drawn as plain outlines, to keep the page small

@@ -1,4 +1,6 @@
 --- Words that reports share: places, degrees, counts.
+local islands <const> = require "tangram.islands"
+
 local words <const> = {}
 
 --- 1234567 as 1,234,567
@@ -75,6 +77,19 @@ function words.proof(plan)
   end
   return plan.gap <= 1e-9 and "proved the best of the plans asked for"
     or ("proved within %.2f %% of the best of the plans asked for"):format(100 * plan.gap)
+end
+
+--- Why islands are apart: a sentence for each two of them, by their first nodes.
+---@param plan table tangram.plan/1
+---@return string[]
+function words.apart(plan)
+  local first <const>, list <const> = {}, {}
+  for _, island in ipairs(plan.islands) do first[island.nodes[1]] = island.name end
+  for _, pair in ipairs(islands.group(plan.cluster, { apart = true }).apart) do
+    local a <const>, b <const> = first[pair.nodes[1]], first[pair.nodes[2]]
+    if a and b then list[#list + 1] = ("%s and %s are apart: %s"):format(a, b, pair.why) end
+  end
+  return list
 end
 
 --- The names in a table, by letters.
