@@ -99,7 +99,7 @@ describe("html", function()
   it("names every stage, island, node and figure", function()
     local page <const> = html.plan(golden())
     for _, text in ipairs { "<h1>toy</h1>", "30.5 s", "2,148", "40.0 %", "8 of 8", "<b>8 × 4</b>", "a1:0-1", "a1:2-3",
-      "v1:0-1 v2:0-1", "full on 2 of 5", "<h3>a100</h3>", "<h3>v100</h3>", "proved the best" } do
+      "v1:0-1 v2:0-1", "full on 2 of 5", "<h3>a100</h3>", "<h3>v100</h3>", "Proved the best" } do
       assert.is_truthy(page:find(text, 1, true), text)
     end
     local places <const> = {}
@@ -366,6 +366,30 @@ describe("tangram report", function()
     status, out = support.run("tangram report - --html - <" .. FILE)
     assert.equal(0, status)
     assert.equal(html.plan(golden()), out)
+  end)
+
+  it("gives from a plan's file what planning gives at once", function()
+    support.write(folder .. "/tiny.lua", [[
+      local tangram <const> = require "tangram"
+      return tangram.plan {
+        model = tangram.model { name = "tiny", family = "gpt2", layers = 4, hidden = 512, heads = 8, vocab = 1024, positions = 512 },
+        cluster = tangram.cluster {
+          nodes = { { name = "a", gpu = "a100-pcie-80", gpus = 2 }, { name = "t", gpu = "t4", gpus = 1 } },
+          network = { default = { bytes_per_s = "10 GB/s" } },
+        },
+        training = { global_batch = 8, seq_len = 512, microbatches = { min = 8, max = 8 } },
+      }]])
+    local planned <const>, report <const>, err <const> = support.run(
+      ("tangram plan DIR/tiny.lua --json DIR/plan.json --html DIR/a.html --trace DIR/a.json"):gsub("DIR", folder))
+    assert.equal(0, planned, err)
+    local status <const>, out <const> = support.run(
+      ("tangram report DIR/plan.json --html DIR/b.html --trace DIR/b.json && tangram report DIR/plan.json"):gsub("DIR", folder))
+    assert.equal(0, status)
+    assert.equal(report, out)
+    for _, names in ipairs { { "a.html", "b.html" }, { "a.json", "b.json" } } do
+      assert.equal(support.read(folder .. "/" .. names[1]), support.read(folder .. "/" .. names[2]))
+    end
+    assert_well_formed(support.read(folder .. "/a.html"))
   end)
 
   it("refuses with status 2 and one line", function()

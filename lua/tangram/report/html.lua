@@ -57,7 +57,7 @@ local function headline(plan)
     tiles = tile(units.format_time(plan.time_s), "an iteration") .. tile(words.thousands(plan.tokens_per_s), "tokens per second")
       .. tile(("%.1f %%"):format(100 * plan.model_flops_utilisation), "of the peak of the GPUs in use")
       .. tile(("%d of %d"):format(used, all), "GPUs in use") .. tile(samples_text(plan), "microbatches × samples"),
-    proof = ("This plan is %s."):format(words.proof(plan)):gsub("is stopped by", "was found before the search was stopped by"),
+    proof = words.proof(plan):gsub("^%l", string.upper) .. ".",
   })
 end
 

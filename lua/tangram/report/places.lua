@@ -15,11 +15,12 @@ function places.model(plan)
   local width <const>, atoms <const>, out <const> = 1050, plan.stages[#plan.stages].last, {}
   for s, stage in ipairs(plan.stages) do
     local x <const>, right <const> = stage.first / atoms * width, stage.last / atoms * width
-    local label <const> = ("%d: %s"):format(s, words.layers(stage))
+    local label = ("%d: %s"):format(s, words.layers(stage))
+    if right - x < 7 * #label then label = tostring(s) end
     out[s] = markup.fill('<g class="$class"><rect x="$x" y="0" width="$width" height="34"><title>$title</title></rect>@text</g>\n', {
       class = shade(s), x = x, width = right - x,
       title = ("stage %d on %s: %s"):format(s, stage.island, words.layers_text(stage)),
-      text = right - x > 7 * #label and markup.fill('<text x="$x" y="21">$label</text>', { x = (x + right) / 2, label = label }) or "",
+      text = right - x >= 7 * #label and markup.fill('<text x="$x" y="21">$label</text>', { x = (x + right) / 2, label = label }) or "",
     })
   end
   return markup.fill('<div class="wide"><svg viewBox="0 0 $width 36" role="img" aria-label="Stages of the model">\n@boxes</svg></div>\n', {

@@ -73,6 +73,7 @@ end
 ---@param plan table tangram.plan/1
 function words.proof(plan)
   if type(plan.stopped) == "string" then
+    if plan.gap > 0.995 then return ("stopped by %s, nothing proved yet"):format(plan.stopped) end
     return ("stopped by %s, at most %.2f %% from the best"):format(plan.stopped, 100 * plan.gap)
   end
   return plan.gap <= 1e-9 and "proved the best of the plans asked for"
