@@ -196,15 +196,18 @@ describe("html", function()
     local chart <const> = page:match "aria%-label=\"Memory of each stage's fullest GPU\">(.-)</svg>"
       or page:match 'aria%-label="Memory of each stage&#39;s fullest GPU">(.-)</svg>'
     local sums <const>, widths <const> = { 0, 0, 0 }, { 0, 0, 0 }
-    for width, stage, gib in chart:gmatch 'width="([%d.]+)" height="%d+"><title>stage (%d)[^:]*: (%S+) GiB<' do
+    local zero <const> = tonumber(chart:match 'class="tick" x="([%d.]+)" y="[%d.]+">0<')
+    for x, width, stage, gib in
+      chart:gmatch 'x="([%d.]+)" y="[%d.]+" width="([%d.]+)" height="%d+"><title>stage (%d)[^:]*: (%S+) GiB<' do
+      assert.near(zero + widths[tonumber(stage)], tonumber(x), 0.05) -- where the part before ends
       sums[tonumber(stage)] = sums[tonumber(stage)] + tonumber(gib)
       widths[tonumber(stage)] = widths[tonumber(stage)] + tonumber(width)
     end
     assert.same({ 34, 32, 22 }, sums)
-    local zero <const> = tonumber(chart:match 'class="tick" x="([%d.]+)" y="[%d.]+">0<')
     local limits <const> = {}
     for x in chart:gmatch 'class="limit" d="M([%d.]+) ' do limits[#limits + 1] = tonumber(x) end
-    -- capacities of 70, 70 and 28 GiB
+    local ten <const> = tonumber(chart:match 'class="tick" x="([%d.]+)" y="[%d.]+">10<')
+    assert.near(7 * (ten - zero), limits[1] - zero, 0.05)
     for s, capacity in ipairs { 70, 70, 28 } do
       assert.near(sums[s] / capacity, widths[s] / (limits[s] - zero), 1e-3)
     end
