@@ -4,8 +4,9 @@ local busted <const> = require "busted"
 return function(options)
   local handler <const> = require "busted.outputHandlers.plainTerminal" (options)
   busted.subscribe({ "exit" }, function()
-    print(("%d passed, %d failed, %d skipped"):format(
-      handler.successesCount, handler.failuresCount + handler.errorsCount, handler.pendingsCount))
+    local failed <const> = handler.failuresCount + handler.errorsCount
+    print(("%d passed, %d failed, %d skipped"):format(handler.successesCount, failed, handler.pendingsCount))
+    if failed > 255 then os.exit(1, true) end -- busted's own status is this count, and 256 would read as 0
   end)
   return handler
 end

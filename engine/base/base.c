@@ -18,6 +18,9 @@ tg_status tg_fail(tg_error *err, tg_status status, const char *format, ...)
         va_start(args, format);
         vsnprintf(err->message, sizeof err->message, format, args);
         va_end(args);
+        for (char *c = err->message; *c; c++)
+            if ((unsigned char)*c < ' ')
+                *c = ' '; /* what it quotes may hold line ends */
     }
     return status;
 }

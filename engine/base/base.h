@@ -8,7 +8,8 @@
 
 #include "tangram.h"
 
-/* Writes the message (printf style, one line) and returns status, so that a caller can `return tg_fail(…)`. err may be NULL. */
+/* Writes the message (printf style, one line) and returns status, so that a caller can `return tg_fail(…)`. err may be
+ * NULL. */
 tg_status tg_fail(tg_error *err, tg_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* An arena: everything allocated from it is freed at once by tg_arena_free. Allocations are zeroed and aligned for any
@@ -22,23 +23,23 @@ char *tg_arena_strdup(tg_arena *arena, const char *text);
 void tg_arena_free(tg_arena *arena);
 
 /* Declares name, a growing array of type: name_push appends (false when memory is out), name_free releases. */
-#define TG_VEC(name, type)                                                                                            \
-    typedef struct {                                                                                                  \
-        type *at;                                                                                                     \
-        size_t count, room;                                                                                           \
-    } name;                                                                                                           \
-    static inline bool name##_push(name *v, type item)                                                                \
-    {                                                                                                                 \
-        if (v->count == v->room && !tg_vec_grow((void **)&v->at, &v->room, sizeof(type)))                             \
-            return false;                                                                                             \
-        v->at[v->count++] = item;                                                                                     \
-        return true;                                                                                                  \
-    }                                                                                                                 \
-    static inline void name##_free(name *v)                                                                           \
-    {                                                                                                                 \
-        tg_vec_release((void **)&v->at);                                                                              \
-        v->count = v->room = 0;                                                                                       \
-    }                                                                                                                 \
+#define TG_VEC(name, type)                                                                                             \
+    typedef struct {                                                                                                   \
+        type *at;                                                                                                      \
+        size_t count, room;                                                                                            \
+    } name;                                                                                                            \
+    static inline bool name##_push(name *v, type item)                                                                 \
+    {                                                                                                                  \
+        if (v->count == v->room && !tg_vec_grow((void **)&v->at, &v->room, sizeof(type)))                              \
+            return false;                                                                                              \
+        v->at[v->count++] = item;                                                                                      \
+        return true;                                                                                                   \
+    }                                                                                                                  \
+    static inline void name##_free(name *v)                                                                            \
+    {                                                                                                                  \
+        tg_vec_release((void **)&v->at);                                                                               \
+        v->count = v->room = 0;                                                                                        \
+    }                                                                                                                  \
     typedef int name##_needs_semicolon
 bool tg_vec_grow(void **at, size_t *room, size_t size);
 void tg_vec_release(void **at);

@@ -1,5 +1,9 @@
 #include "bind/core.h"
 
+#include <dirent.h>
+#include <stdlib.h>
+#include <unistd.h>
+
 /* core.nearest(word, words) -> the nearest of words, or nil */
 static int nearest(lua_State *L)
 {
@@ -16,6 +20,29 @@ static int nearest(lua_State *L)
     return 1;
 }
 
+/* core.list_folder(path) -> names in it, by letters; none if it can't be read */
+static int list_folder(lua_State *L)
+{
+    struct dirent **entries;
+    int count = scandir(luaL_checkstring(L, 1), &entries, NULL, alphasort);
+    lua_newtable(L);
+    for (int i = 0; i < count; i++) {
+        lua_pushstring(L, entries[i]->d_name);
+        lua_rawseti(L, -2, i + 1);
+        free(entries[i]);
+    }
+    if (count >= 0)
+        free(entries);
+    return 1;
+}
+
+/* core.is_terminal(descriptor) -> boolean */
+static int is_terminal(lua_State *L)
+{
+    lua_pushboolean(L, isatty((int)luaL_checkinteger(L, 1)));
+    return 1;
+}
+
 int luaopen_tangram_core(lua_State *L)
 {
     luaL_checkversion(L);
@@ -24,11 +51,18 @@ int luaopen_tangram_core(lua_State *L)
     lua_setfield(L, -2, "version");
     lua_pushcfunction(L, nearest);
     lua_setfield(L, -2, "nearest");
+    lua_pushcfunction(L, is_terminal);
+    lua_setfield(L, -2, "is_terminal");
+    lua_pushcfunction(L, list_folder);
+    lua_setfield(L, -2, "list_folder");
     tg_open_state(L);
     tg_open_json(L);
     tg_open_compose(L);
     tg_open_model(L);
     tg_open_cluster(L);
     tg_open_terms(L);
+    tg_open_enumerate(L);
+    tg_open_plan(L);
+    tg_open_partition(L);
     return 1;
 }

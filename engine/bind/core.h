@@ -9,6 +9,9 @@ void tg_open_compose(lua_State *L);
 void tg_open_model(lua_State *L);
 void tg_open_cluster(lua_State *L);
 void tg_open_terms(lua_State *L);
+void tg_open_enumerate(lua_State *L);
+void tg_open_plan(lua_State *L);
+void tg_open_partition(lua_State *L);
 
 /* The module tangram.core. */
 int luaopen_tangram_core(lua_State *L);

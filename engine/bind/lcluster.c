@@ -20,10 +20,10 @@ static cluster_ud *push_cluster(lua_State *L)
     return u;
 }
 
-const tg_cluster *tg_check_cluster(lua_State *L)
+const tg_cluster *tg_check_cluster(lua_State *L, int index)
 {
-    cluster_ud *u = luaL_checkudata(L, 1, CLUSTER);
-    luaL_argcheck(L, u->cluster.node_count > 0, 1, "the cluster is closed");
+    cluster_ud *u = luaL_checkudata(L, index, CLUSTER);
+    luaL_argcheck(L, u->cluster.node_count > 0, index, "the cluster is closed");
     return &u->cluster;
 }
 
@@ -267,7 +267,7 @@ static int new_cluster(lua_State *L)
 /* cluster:cut(gpus) -> Cluster | nil, why: nodes of more GPUs, a multiple of it, cut into parts of that many */
 static int cut(lua_State *L)
 {
-    const tg_cluster *cluster = tg_check_cluster(L);
+    const tg_cluster *cluster = tg_check_cluster(L, 1);
     lua_Integer gpus = luaL_checkinteger(L, 2);
     cluster_ud *u = push_cluster(L);
     tg_error err;

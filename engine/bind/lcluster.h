@@ -3,10 +3,13 @@
 #define TG_BIND_LCLUSTER_H
 
 #include "bind/state.h"
-#include "cluster/cluster.h"
+#include "cluster/islands.h"
 
-/* Argument 1, a Cluster that is not closed. */
-const tg_cluster *tg_check_cluster(lua_State *L);
+/* The Cluster at index, not closed; raises for anything else. */
+const tg_cluster *tg_check_cluster(lua_State *L, int index);
+
+/* What place, transfer and enumerate need of an island that cluster:islands gave. */
+tg_island tg_read_island(lua_State *L, const tg_cluster *cluster, tg_arena *arena, int index);
 
 /* What tg_fail says when the engine is out of memory raises; all else is nil, why. */
 int tg_cluster_failure(lua_State *L, tg_status status, const tg_error *err);

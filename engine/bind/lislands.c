@@ -161,7 +161,7 @@ static tg_status push_all_apart(lua_State *L, const tg_cluster *cluster, const t
  * pair is). */
 static int islands(lua_State *L)
 {
-    const tg_cluster *cluster = tg_check_cluster(L);
+    const tg_cluster *cluster = tg_check_cluster(L, 1);
     lua_settop(L, 2);
     tg_arena *arena = tg_push_arena(L);
     tg_islands_options options = read_options(L, cluster, arena);
@@ -205,7 +205,7 @@ static int islands(lua_State *L)
 /* cluster:why(a, b [, options]) -> as an item of apart | nil if they share an island; nil, why on wrong options */
 static int why(lua_State *L)
 {
-    const tg_cluster *cluster = tg_check_cluster(L);
+    const tg_cluster *cluster = tg_check_cluster(L, 1);
     tg_apart pair = {.first = tg_node_at(L, cluster, 2), .second = tg_node_at(L, cluster, 3)};
     lua_settop(L, 4);
     lua_replace(L, 2);
@@ -231,7 +231,7 @@ static int why(lua_State *L)
 /* cluster:link(a, b) -> rate, latency_s; a rate is a list of { flows, bytes_per_s }. nil for a node and itself. */
 static int link_of(lua_State *L)
 {
-    const tg_cluster *cluster = tg_check_cluster(L);
+    const tg_cluster *cluster = tg_check_cluster(L, 1);
     const tg_wire *wire = tg_cluster_link(cluster, tg_node_at(L, cluster, 2), tg_node_at(L, cluster, 3));
     if (!wire) {
         lua_pushnil(L);
@@ -245,7 +245,7 @@ static int link_of(lua_State *L)
 /* cluster:nodes() -> list of { name, machine, first (index of its first GPU in the machine, from 1), gpus, gpu, … } */
 static int nodes(lua_State *L)
 {
-    const tg_cluster *cluster = tg_check_cluster(L);
+    const tg_cluster *cluster = tg_check_cluster(L, 1);
     lua_createtable(L, (int)cluster->node_count, 0);
     for (size_t n = 0; n < cluster->node_count; n++) {
         const tg_node *node = &cluster->nodes[n];

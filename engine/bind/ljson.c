@@ -31,8 +31,11 @@ static void push_object(lua_State *L, const cJSON *item)
     const cJSON *child;
     cJSON_ArrayForEach(child, item)
     {
-        if (lua_getfield(L, -1, child->string) != LUA_TNIL)
-            luaL_error(L, "key '%s' stands twice in one object", child->string);
+        if (lua_getfield(L, -1, child->string) != LUA_TNIL) {
+            tg_error err; /* keeps a key of many lines to one */
+            tg_fail(&err, TG_EINPUT, "key '%s' stands twice in one object", child->string);
+            luaL_error(L, "%s", err.message);
+        }
         lua_pop(L, 1);
         push_value(L, child);
         lua_setfield(L, -2, child->string);
@@ -114,7 +117,6 @@ static int compare_keys(const void *a, const void *b)
         return x->rank < y->rank ? -1 : 1;
     return strcmp(x->name, y->name);
 }
-
 
 /* The tree under construction hangs below one root, which the caller deletes whatever happens. */
 static void add_value(lua_State *L, int index, cJSON *parent, const char *name, int depth);
@@ -218,8 +220,8 @@ static int build_tree(lua_State *L)
     return 0;
 }
 
-/* core.json_encode(value [, names]) -> text. Keys in the order of names, then by letters; numbers as %.17g; a table is an
- * array if it has a first element or was marked by core.array. */
+/* core.json_encode(value [, names]) -> text. Keys in the order of names, then by letters; numbers as %.17g; a table is
+ * an array if it has a first element or was marked by core.array. */
 static int json_encode(lua_State *L)
 {
     luaL_checkany(L, 1);

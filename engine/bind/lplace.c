@@ -13,8 +13,7 @@ static size_t count_field(lua_State *L, int index, const char *name)
     return (size_t)x;
 }
 
-/* What place and transfer need of an island that `islands` gave. */
-static tg_island island_at(lua_State *L, const tg_cluster *cluster, tg_arena *arena, int index)
+tg_island tg_read_island(lua_State *L, const tg_cluster *cluster, tg_arena *arena, int index)
 {
     luaL_checktype(L, index, LUA_TTABLE);
     tg_island island = {.gpus_per_node = count_field(L, index, "gpus_per_node")};
@@ -58,12 +57,12 @@ static void push_place(lua_State *L, const tg_cluster *cluster, const tg_stage_p
  * but the last { latency_s, bytes_per_s } to the next. */
 static int place(lua_State *L)
 {
-    const tg_cluster *cluster = tg_check_cluster(L);
+    const tg_cluster *cluster = tg_check_cluster(L, 1);
     luaL_checktype(L, 3, LUA_TTABLE);
     lua_Integer idle = luaL_optinteger(L, 4, 0);
     luaL_argcheck(L, idle >= 0, 4, "idle GPUs are at least 0");
     tg_arena *arena = tg_push_arena(L);
-    tg_island island = island_at(L, cluster, arena, 2);
+    tg_island island = tg_read_island(L, cluster, arena, 2);
     size_t count = lua_rawlen(L, 3);
     size_t *gpus = tg_need(L, arena, count, sizeof *gpus);
     for (size_t s = 0; s < count; s++) {
@@ -94,9 +93,9 @@ static int place(lua_State *L)
 /* cluster:classes(island) -> list of { nodes, gpus_per_node } that an end stage of it can have */
 static int classes(lua_State *L)
 {
-    const tg_cluster *cluster = tg_check_cluster(L);
+    const tg_cluster *cluster = tg_check_cluster(L, 1);
     tg_arena *arena = tg_push_arena(L);
-    tg_island island = island_at(L, cluster, arena, 2);
+    tg_island island = tg_read_island(L, cluster, arena, 2);
     const tg_end_class *found;
     size_t count = tg_end_classes(arena, &island, &found);
     if (!found)
@@ -121,10 +120,10 @@ static tg_end_class class_at(lua_State *L, int index)
 /* cluster:transfer(island_a, class_a, island_b, class_b) -> { latency_s, bytes_per_s } */
 static int transfer(lua_State *L)
 {
-    const tg_cluster *cluster = tg_check_cluster(L);
+    const tg_cluster *cluster = tg_check_cluster(L, 1);
     tg_end_class class_a = class_at(L, 3), class_b = class_at(L, 5);
     tg_arena *arena = tg_push_arena(L);
-    tg_island a = island_at(L, cluster, arena, 2), b = island_at(L, cluster, arena, 4);
+    tg_island a = tg_read_island(L, cluster, arena, 2), b = tg_read_island(L, cluster, arena, 4);
     for (size_t i = 0; i < a.node_count; i++)
         for (size_t j = 0; j < b.node_count; j++)
             luaL_argcheck(L, a.nodes[i] != b.nodes[j], 4, "the two islands share a node");

@@ -153,8 +153,8 @@ static int terms_split(lua_State *L)
     return 4;
 }
 
-/* terms:probe(first, last, stages, successors, allow_recompute) -> bottleneck_s, latency_s | nil; split without tables
- */
+/* terms:probe(first, last, stages, successors, allow_recompute) -> bottleneck_s, latency_s | nil. As split, for those
+ * who ask often: no tables, and what is short is not worked out. */
 static int terms_probe(lua_State *L)
 {
     tg_split_query query;

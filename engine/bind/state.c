@@ -16,6 +16,11 @@ void tg_request_stop(void)
     stop_requested = 1;
 }
 
+void tg_clear_stop(void)
+{
+    stop_requested = 0;
+}
+
 static int traceback(lua_State *L)
 {
     const char *message = lua_tostring(L, 1);
@@ -65,7 +70,7 @@ tg_arena *tg_push_arena(lua_State *L)
 
 enum { CHECK_EVERY = 10000 }; /* instructions between two looks at the clock */
 
-static const char DEADLINE = 0; /* its address is the registry's key */
+static const char DEADLINE = 0, INTERRUPTIBLE = 0; /* their addresses are the registry's keys */
 
 static double deadline_of(lua_State *L)
 {
@@ -82,31 +87,55 @@ static void set_deadline(lua_State *L, double deadline)
     lua_rawsetp(L, LUA_REGISTRYINDEX, &DEADLINE);
 }
 
-static void check_deadline(lua_State *L, lua_Debug *ar)
+static bool is_interruptible(lua_State *L)
+{
+    bool result = lua_rawgetp(L, LUA_REGISTRYINDEX, &INTERRUPTIBLE) == LUA_TBOOLEAN;
+    lua_pop(L, 1);
+    return result;
+}
+
+static void check_limits(lua_State *L, lua_Debug *ar)
 {
     (void)ar;
-    if (tg_clock_s() > deadline_of(L)) {
-        lua_sethook(L, check_deadline, LUA_MASKLINE | LUA_MASKCALL | LUA_MASKCOUNT, 1);
-        lua_pushliteral(L, "time limit reached");
+    const char *why = NULL;
+    if (stop_requested && is_interruptible(L))
+        why = "interrupted";
+    else if (tg_clock_s() > deadline_of(L))
+        why = "time limit reached";
+    if (why) {
+        lua_sethook(L, check_limits, LUA_MASKLINE | LUA_MASKCALL | LUA_MASKCOUNT, 1);
+        lua_pushstring(L, why);
         lua_error(L);
     }
 }
 
+static void hook_deadline(lua_State *L, double deadline)
+{
+    bool watch = deadline < DBL_MAX || is_interruptible(L);
+    set_deadline(L, deadline);
+    lua_sethook(L, watch ? check_limits : NULL, watch ? LUA_MASKCOUNT : 0, CHECK_EVERY);
+}
+
 static int limited(lua_State *L)
 {
-    double seconds = luaL_checknumber(L, 1), outer = deadline_of(L);
-    double deadline = tg_clock_s() + seconds;
-    set_deadline(L, deadline < outer ? deadline : outer);
-    lua_sethook(L, check_deadline, LUA_MASKCOUNT, CHECK_EVERY);
-    int status = tg_protected_call(L, lua_gettop(L) - 2, LUA_MULTRET);
-    set_deadline(L, outer);
-    if (outer < DBL_MAX)
-        lua_sethook(L, check_deadline, LUA_MASKCOUNT, CHECK_EVERY);
-    else
-        lua_sethook(L, NULL, 0, 0);
+    double deadline = tg_clock_s() + luaL_checknumber(L, 1), outer = deadline_of(L);
+    hook_deadline(L, deadline < outer ? deadline : outer);
+    int status = lua_pcall(L, lua_gettop(L) - 2, LUA_MULTRET, 0);
+    hook_deadline(L, outer);
     lua_pushboolean(L, status == LUA_OK);
     lua_replace(L, 1);
     return lua_gettop(L);
+}
+
+/* core.unlimited(f, ...) -> results of f, whose time no limit around it counts */
+static int unlimited(lua_State *L)
+{
+    double outer = deadline_of(L), started = tg_clock_s();
+    luaL_checkany(L, 1);
+    hook_deadline(L, DBL_MAX);
+    int status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
+    hook_deadline(L, outer < DBL_MAX ? outer + (tg_clock_s() - started) : outer);
+    return status == LUA_OK ? lua_gettop(L) : lua_error(L);
 }
 
 /* core.traced(f, ...) -> true, results | false, message with traceback */
@@ -119,6 +148,18 @@ static int traced(lua_State *L)
     return lua_gettop(L);
 }
 
+int tg_interruptible_call(lua_State *L, int nargs)
+{
+    lua_pushboolean(L, 1);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &INTERRUPTIBLE);
+    hook_deadline(L, deadline_of(L));
+    int status = lua_pcall(L, nargs, LUA_MULTRET, 0);
+    lua_pushnil(L);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &INTERRUPTIBLE);
+    hook_deadline(L, deadline_of(L));
+    return status;
+}
+
 static int clock_s(lua_State *L)
 {
     lua_pushnumber(L, tg_clock_s());
@@ -128,6 +169,6 @@ static int clock_s(lua_State *L)
 void tg_open_state(lua_State *L)
 {
     static const luaL_Reg functions[] = {
-        {"limited", limited}, {"traced", traced}, {"clock_s", clock_s}, {NULL, NULL}};
+        {"limited", limited}, {"unlimited", unlimited}, {"traced", traced}, {"clock_s", clock_s}, {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
 }

@@ -52,9 +52,10 @@ static bool split_labels(tg_arena *arena, const tg_units *units, size_t split_no
 {
     const tg_cluster *cluster = units->cluster;
     size_t n = cluster->node_count, before = *labels;
-    size_t *nodes = tg_arena_alloc(arena, 2 * n, sizeof *nodes), *part_of = nodes + n;
+    size_t *nodes = tg_arena_alloc(arena, 2 * n, sizeof *nodes);
     if (!nodes)
         return false;
+    size_t *part_of = nodes + n;
     for (size_t l = 0; l < before; l++) {
         size_t count = 0;
         for (size_t i = 0; i < n; i++)

@@ -161,11 +161,59 @@ static int64_t try_union(const merger *m, size_t a, size_t b)
     return tg_units_spread(c->units, m->list, count);
 }
 
+/* Makes the set tried last one part and gives its lowest unit. */
+static size_t join(const merger *m)
+{
+    const component *c = m->component;
+    for (size_t i = 0; i < c->count; i++)
+        if (m->in[c->unit[i]])
+            m->part[c->unit[i]] = m->list[0];
+    return m->list[0];
+}
+
+static bool figures_below(const tg_units *units, size_t u, size_t v)
+{
+    const double *a = units->figure + u * units->figures, *b = units->figure + v * units->figures;
+    size_t f = 0;
+    while (f + 1 < units->figures && a[f] >= b[f] && a[f] <= b[f])
+        f++;
+    return a[f] < b[f];
+}
+
+/* From the smallest figures to the largest, puts each unit into the first part that takes it: fewest where one figure
+ * alone decides, and quick. order: scratch, units->count. */
+static void fit_units(const merger *m, size_t *order)
+{
+    const component *c = m->component;
+    for (size_t i = 0; i < c->count; i++) {
+        size_t at = i;
+        for (; at > 0 && figures_below(c->units, c->unit[i], order[at - 1]); at--)
+            order[at] = order[at - 1];
+        order[at] = c->unit[i];
+    }
+    size_t heads = 0; /* order[0] … order[heads - 1]: one unit of each part made so far */
+    for (size_t i = 0; i < c->count; i++) {
+        size_t u = order[i], h = 0;
+        while (h < heads && m->part[order[h]] != m->part[u] && try_union(m, m->part[order[h]], m->part[u]) < 0)
+            h++;
+        if (h == heads)
+            order[heads++] = u;
+        else if (m->part[order[h]] != m->part[u])
+            join(m);
+    }
+}
+
 /* Merges, again and again, the two parts whose union spreads least; each part stays an island all the time. */
 static void merge_parts(const merger *m)
 {
     const component *c = m->component;
     size_t n = c->units->count;
+    for (size_t i = 0; i < c->count; i++)
+        for (size_t j = i + 1; j < c->count; j++) {
+            size_t u = c->unit[i], v = c->unit[j];
+            if (m->part[u] == u && m->part[v] == v)
+                m->cost[u * n + v] = try_union(m, u, v);
+        }
     for (;;) {
         size_t a = n, b = n;
         for (size_t i = 0; i < c->count; i++)
@@ -182,10 +230,7 @@ static void merge_parts(const merger *m)
         m->cost[a * n + b] = try_union(m, a, b); /* other merges may have changed it */
         if (m->cost[a * n + b] < 0)
             continue;
-        for (size_t i = 0; i < c->count; i++)
-            if (m->in[c->unit[i]])
-                m->part[c->unit[i]] = m->list[0];
-        a = m->list[0];
+        a = join(m);
         for (size_t i = 0; i < c->count; i++) {
             size_t v = c->unit[i];
             if (m->part[v] == v && v != a)
@@ -199,13 +244,12 @@ static bool partition_roughly(const component *part, size_t *island_of, size_t *
     size_t n = part->units->count;
     merger m = {part, malloc(n * sizeof *m.part), malloc(n * sizeof *m.in), malloc(n * sizeof *m.list),
                 malloc(n * n * sizeof *m.cost)};
-    bool ok = m.part && m.in && m.list && m.cost;
+    size_t *order = malloc(n * sizeof *order);
+    bool ok = m.part && m.in && m.list && m.cost && order;
     if (ok) {
         for (size_t u = 0; u < n; u++)
             m.part[u] = u;
-        for (size_t i = 0; i < part->count; i++)
-            for (size_t j = i + 1; j < part->count; j++)
-                m.cost[part->unit[i] * n + part->unit[j]] = try_union(&m, part->unit[i], part->unit[j]);
+        fit_units(&m, order);
         merge_parts(&m);
         for (size_t i = 0; i < part->count; i++) {
             size_t u = part->unit[i];
@@ -216,6 +260,7 @@ static bool partition_roughly(const component *part, size_t *island_of, size_t *
     free(m.in);
     free(m.list);
     free(m.cost);
+    free(order);
     return ok;
 }
 

@@ -13,8 +13,10 @@ static tg_contrast contrast(const tg_units *units, size_t u, size_t v, size_t fi
                  : figure == TG_FIGURE_MEMORY  ? TG_MEMORY
                                                : TG_INTRA,
         .figures = {units->figure[u * units->figures + figure], units->figure[v * units->figures + figure]}};
-    if (figure >= TG_FIGURE_INTRA)
-        out.size = units->figure_size[figure];
+    if (figure >= TG_FIGURE_INTRA) {
+        size_t gpus = (size_t)units->figure[u * units->figures + TG_FIGURE_GPUS];
+        out.size = units->figure_size[figure] < gpus ? units->figure_size[figure] : gpus;
+    }
     return out;
 }
 
@@ -114,11 +116,13 @@ tg_status tg_islands_why(const tg_cluster *cluster, const tg_islands_options *op
 
 TG_VEC(apart_list, tg_apart);
 
-/* The two members of list that differ most in each figure. */
+/* The two members of list that differ most in each trait, if that is more than the tolerance. */
 static bool check_figures(const tg_units *units, const size_t *list, size_t count, apart_list *found)
 {
+    tg_apart worst[TG_FIGURE_INTRA + 1];
+    double ratio[TG_FIGURE_INTRA + 1] = {0};
     for (size_t f = 0; f < units->figures; f++) {
-        size_t low = list[0], high = list[0];
+        size_t low = list[0], high = list[0], trait = f < TG_FIGURE_INTRA ? f : TG_FIGURE_INTRA;
         for (size_t i = 1; i < count; i++) {
             double x = units->figure[list[i] * units->figures + f];
             if (x < units->figure[low * units->figures + f])
@@ -126,15 +130,18 @@ static bool check_figures(const tg_units *units, const size_t *list, size_t coun
             if (x > units->figure[high * units->figures + f])
                 high = list[i];
         }
-        if (units->figure[high * units->figures + f] <= units->figure[low * units->figures + f] * units->limit[f])
+        double now = units->figure[high * units->figures + f] / units->figure[low * units->figures + f];
+        if (now <= units->limit[f] || now <= ratio[trait])
             continue;
-        tg_apart apart = {.first = units->order[high],
-                          .second = units->order[low],
-                          .constraint = constraint_of(f),
-                          .contrast = contrast(units, high, low, f)};
-        if (!apart_list_push(found, apart))
-            return false;
+        ratio[trait] = now;
+        worst[trait] = (tg_apart){.first = units->order[high],
+                                  .second = units->order[low],
+                                  .constraint = constraint_of(f),
+                                  .contrast = contrast(units, high, low, f)};
     }
+    for (size_t t = 0; t <= TG_FIGURE_INTRA; t++)
+        if (ratio[t] > 0 && !apart_list_push(found, worst[t]))
+            return false;
     return true;
 }
 

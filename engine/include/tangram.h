@@ -13,11 +13,11 @@ extern "C" {
 
 typedef enum {
     TG_OK = 0,
-    TG_EINPUT,      /* the caller's data is wrong; the message says where and what is expected */
-    TG_EMEMORY,     /* out of memory */
-    TG_EIO,         /* the system refused a file */
-    TG_EPROVIDER,   /* a script, adapter or other callback failed */
-    TG_EINTERNAL    /* our own fault */
+    TG_EINPUT,    /* the caller's data is wrong; the message says where and what is expected */
+    TG_EMEMORY,   /* out of memory */
+    TG_EIO,       /* the system refused a file */
+    TG_EPROVIDER, /* a script, adapter or other callback failed */
+    TG_EINTERNAL  /* our own fault */
 } tg_status;
 
 typedef struct {

@@ -1,5 +1,6 @@
 #include "pipeline/split.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,6 +99,15 @@ static void build_maxima(double *table, int count, int levels, int stride)
             table[l * stride + i] = fmax(table[(l - 1) * stride + i], table[(l - 1) * stride + i + (1 << (l - 1))]);
 }
 
+/* A power of two of which the model's times in all make fewer than 2^52. */
+static double time_quantum(const tg_split_terms *from)
+{
+    double total_s = from->stage_s * from->atoms;
+    for (int i = 0; i < from->atoms; i++)
+        total_s += from->time_s[i] + (from->recomputable[i] ? from->recompute_s[i] : 0);
+    return total_s > DBL_MIN && total_s < DBL_MAX ? fmax(ldexp(1, ilogb(total_s) - 50), DBL_MIN) : 1;
+}
+
 tg_status tg_terms_init(tg_terms *terms, const tg_split_terms *from, tg_error *err)
 {
     tg_status status = check_terms(from, err);
@@ -109,7 +119,8 @@ tg_status tg_terms_init(tg_terms *terms, const tg_split_terms *from, tg_error *e
     t->atoms = n;
     t->microbatches = from->microbatches;
     t->levels = levels_of(n);
-    t->stage_s = from->stage_s;
+    double quantum_s = time_quantum(from);
+    t->stage_s = nearbyint(from->stage_s / quantum_s) * quantum_s;
     t->stage_static_bytes = ceil(from->stage_static_bytes);
     t->capacity_bytes = floor(from->capacity_bytes);
     t->time_s = (double *)(t + 1);
@@ -126,12 +137,12 @@ tg_status tg_terms_init(tg_terms *terms, const tg_split_terms *from, tg_error *e
         double inflight = ceil(from->inflight_bytes[i]), least = inflight;
         if (from->recomputable[i]) {
             least = ceil(from->recomputed_inflight_bytes[i]);
-            t->recompute_s[m + 1] = t->recompute_s[m] + from->recompute_s[i];
+            t->recompute_s[m + 1] = t->recompute_s[m] + nearbyint(from->recompute_s[i] / quantum_s) * quantum_s;
             t->peak_bytes[m] = ceil(from->recompute_peak_bytes[i]);
             t->behind[m++] = i + 1;
         }
         t->recomputable[i + 1] = m;
-        t->time_s[i + 1] = t->time_s[i] + from->time_s[i];
+        t->time_s[i + 1] = t->time_s[i] + nearbyint(from->time_s[i] / quantum_s) * quantum_s;
         t->static_bytes[i + 1] = t->static_bytes[i] + ceil(from->static_bytes[i]);
         t->inflight_bytes[i + 1] = t->inflight_bytes[i] + inflight;
         t->least_inflight_bytes[i + 1] = t->least_inflight_bytes[i] + least;
@@ -219,9 +230,13 @@ static double cost_time_s(const tg_terms *t, int i, int j, int inflight, bool al
 static double cost_shortage_bytes(const tg_terms *t, int i, int j, int inflight, bool allow_recompute)
 {
     int front = t->recomputable[i], count = allow_recompute ? t->recomputable[j] - front : 0;
-    double least = inflight * kept_bytes(t, i, j, 0), peak = 0;
-    for (int r = 1; r <= count; r++) {
-        peak = fmax(peak, t->peak_bytes[front + r - 1]);
+    double least = inflight * kept_bytes(t, i, j, 0);
+    for (int r = 0; r < count;) {
+        /* As many more as share the next one's peak: of these the last keeps least. */
+        double peak = largest(t, t->peak_bytes, front, front + r + 1);
+        r = count;
+        while (largest(t, t->peak_bytes, front, front + r) > peak)
+            r--;
         least = fmin(least, peak + inflight * kept_bytes(t, i, j, r));
     }
     return fmax(0, fixed_bytes(t, i, j) + least - t->capacity_bytes);
@@ -282,6 +297,8 @@ static double least_bottleneck(const search *s, double low, int *starts)
         /* The first limits are candidates just above a good bound, one of which most often is the optimum; after that,
          * halving keeps the count of probes small where candidates are many. */
         double limit = probe < 4 ? low : isinf(found) ? low * (1 + ldexp(0.01, probe - 4)) : low + (found - low) / 2;
+        if (limit >= found)
+            limit = low; /* nothing lies between them: halving rounds up to found and would never end */
         double bottleneck, next;
         if (fill_from_rear(s, limit, trial, &bottleneck, &next)) {
             found = bottleneck;
@@ -414,7 +431,14 @@ tg_status tg_split_shortage(const tg_terms *terms, const tg_split_query *query, 
     *stage = 0;
     if (query->stages > query->last - query->first)
         return TG_OK;
-    *short_bytes = least_bottleneck(&s, 0, starts);
+    /* The stages' mean is a lower bound, here of what they need with all recomputed and as few in flight as the last.
+     */
+    const tg_terms *t = terms;
+    double mean_bytes = t->static_bytes[query->last] - t->static_bytes[query->first] +
+                        inflight_of(&s, query->stages - 1) *
+                            (t->least_inflight_bytes[query->last] - t->least_inflight_bytes[query->first]);
+    mean_bytes = mean_bytes / query->stages + t->stage_static_bytes - t->capacity_bytes;
+    *short_bytes = least_bottleneck(&s, fmax(0, floor(mean_bytes)), starts);
     for (int k = 0; k < query->stages; k++)
         if (cost_of(&s, k, starts[k], starts[k + 1]) >= *short_bytes) {
             *stage = k;

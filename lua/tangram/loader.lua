@@ -1,11 +1,141 @@
---- Finds and loads plugins (parallelizers, cost models, pruning policies).
+--- Finds and loads plugins: parallelizers, cost models, pruning policies. A plugin is one file that returns one table; it
+--- runs without io, os, debug and bytecode, and can't change what others see.
+local contract <const> = require "tangram.contract"
+local core <const> = require "tangram.core"
+
 local loader <const> = {}
 
-local places <const> = {}
+local folders <const> = { parallelizer = "parallelizers", cost = "cost", prune = "prune" }
 
---- Where plugins are looked up, first to last.
-function loader.set_places(...)
-  for i, place in ipairs { ... } do places[i] = place end
+local places = nil ---@type string[]?
+
+--- Where plugins are looked up, first to last. The program sets its own folder and the installed one.
+function loader.set_places(list) places = list end
+
+--- Looks up plugins in dir before anywhere else.
+function loader.add_place(dir) table.insert(loader.places(), 1, dir) end
+
+--- The folders in which plugins are looked up. In stock Lua: the installed one, beside this library.
+---@return string[]
+function loader.places()
+  if not places then
+    local here <const> = package.searchpath("tangram.loader", package.path) or ""
+    local share <const> = here:match "^(.*)/lua/5%.4/tangram/loader%.lua$"
+    places = { share and share .. "/tangram" or "." }
+  end
+  return places
+end
+
+local function readable(path)
+  local file <const> = io.open(path, "rb")
+  if not file then return nil end
+  local text <const> = file:read "a" -- nil for a folder
+  file:close()
+  return text
+end
+
+local function shallow(t)
+  local copy <const> = {}
+  for key, value in pairs(t) do copy[key] = value end
+  return copy
+end
+
+--- What of the engine plugins may call: arithmetic, nothing that reaches files or other scripts.
+local engine_functions <const> = { "bears", "max_inflight", "nearest", "pareto", "partition", "terms" }
+
+--- A copy of one of the library's modules for one plugin.
+local function module_for_plugins(plugin, module)
+  if module == "tangram.core" then
+    local copy <const> = {}
+    for _, name in ipairs(engine_functions) do copy[name] = core[name] end
+    return copy
+  elseif type(module) == "string" and (module:match "^tangram%.formulas%." or module:match "^tangram%.catalog%f[%.%z]"
+        or module == "tangram.strategies" or module == "tangram.floors" or module == "tangram.units") then
+    return shallow(require(module))
+  end
+  error(("%s: require '%s': plugins can load only tangram's formulas, catalogue, strategies, floors, units and core"):format(plugin,
+    tostring(module)), 3)
+end
+
+--- What a plugin may use, made anew for each, so that none can patch it for another.
+local function environment(name)
+  local env <const> = {
+    assert = assert, error = error, ipairs = ipairs, next = next, pairs = pairs, pcall = pcall, print = nil,
+    rawequal = rawequal, rawget = rawget, rawlen = rawlen, rawset = rawset, select = select, setmetatable = setmetatable,
+    tonumber = tonumber, tostring = tostring, type = type, xpcall = xpcall, _VERSION = _VERSION,
+    math = shallow(math), string = shallow(string), table = shallow(table), utf8 = shallow(utf8),
+  }
+  env.string.dump = nil
+  env.getmetatable = function(value)
+    if type(value) == "table" then return getmetatable(value) end
+    return nil
+  end
+  local loaded <const> = {}
+  env.require = function(module)
+    if not loaded[module] then loaded[module] = module_for_plugins(name, module) end
+    return loaded[module]
+  end
+  env._G = env
+  return env
+end
+
+--- Path and text of the plugin's source.
+local function find(kind, name)
+  if name:match "/" or name:match "%.lua$" then
+    local text <const> = readable(name)
+    if not text then return nil, ("%s: no such file, expected a %s plugin"):format(name, kind) end
+    return name, text
+  end
+  for _, place in ipairs(loader.places()) do
+    for _, path in ipairs { place .. "/" .. folders[kind] .. "/" .. name .. ".lua", place .. "/" .. name .. ".lua" } do
+      local text <const> = readable(path)
+      if text then return path, text end
+    end
+  end
+  local known <const> = loader.list(kind)
+  local near <const> = core.nearest(name, known)
+  return nil, ("unknown %s '%s', expected one of %s%s"):format(contract.nouns[kind], name, table.concat(known, ", "),
+    near and (" (did you mean '%s'?)"):format(near) or "")
+end
+
+--- Names of the plugins of a kind, by letters.
+---@param kind "parallelizer"|"cost"|"prune"
+---@return string[]
+function loader.list(kind)
+  local seen <const>, names <const> = {}, {}
+  for _, place in ipairs(loader.places()) do
+    for _, file in ipairs(core.list_folder(place .. "/" .. folders[kind])) do
+      local name <const> = file:match "^([%w_-]+)%.lua$"
+      if name and not seen[name] then
+        seen[name] = true
+        names[#names + 1] = name
+      end
+    end
+  end
+  table.sort(names)
+  return names
+end
+
+--- Loads a plugin by name or path and fills in its options. Raises one line for a plugin that breaks its contract.
+---@param kind "parallelizer"|"cost"|"prune"
+---@param request string|table a name, a path, or { name =, options = { … } }
+---@return table plugin checked; its `options` are values, `option_fields` the schema, `path` and `source` its file
+function loader.load(kind, request)
+  local name <const> = type(request) == "table" and request.name or request
+  if type(name) ~= "string" then
+    error(("%s: got a %s, expected a name or { name =, options = }"):format(contract.nouns[kind], type(name)), 0)
+  end
+  local path <const>, text <const> = find(kind, name)
+  if not path then error(text, 0) end
+  local chunk <const>, why <const> = load(text, "@" .. path, "t", environment(path))
+  if not chunk then error(why, 0) end
+  local ok <const>, plugin <const> = pcall(chunk)
+  if not ok then error(("%s: %s"):format(path, tostring(plugin)), 0) end
+  local checked <const> = contract.check_plugin(kind, plugin, path)
+  checked.path, checked.source, checked.request = path, text, name
+  checked.option_fields = checked.options
+  checked.options = contract.check_options(checked, type(request) == "table" and request.options or {}, path)
+  return checked
 end
 
 return loader

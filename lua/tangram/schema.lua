@@ -32,6 +32,7 @@ end
 
 local function range(field)
   if field.type == "list" and (field.min or field.max) then
+    if field.min == field.max then return (" of %d items"):format(field.min) end
     return field.max and (" of %d to %d items"):format(field.min or 0, field.max) or (" of at least %d items"):format(field.min)
   end
   if field.min and field.max then return (" from %s to %s"):format(show(field.min), show(field.max)) end
@@ -64,14 +65,19 @@ function schema.expected(field)
   return field.item and ("%s (each: %s)"):format(words, schema.expected(field.item)) or words
 end
 
+--- Raises an error of one line, whatever the names and values that it quotes hold.
+---@param format string of string.format
+function schema.raise(format, ...) error((format:format(...):gsub("%c", " ")), 0) end
+local raise <const> = schema.raise
+
 --- Raises the one-line error of a wrong value.
 ---@param where string place and field
 ---@param value any what stands there
 ---@param expected string
 ---@param near string? the nearest right word
 function schema.fail(where, value, expected, near)
-  error(("%s: %s, expected %s%s"):format(where, value == nil and "missing" or "got " .. show(value), expected,
-    near and (" (did you mean '%s'?)"):format(near) or ""), 0)
+  raise("%s: %s, expected %s%s", where, value == nil and "missing" or "got " .. show(value), expected,
+    near and (" (did you mean '%s'?)"):format(near) or "")
 end
 
 local function in_range(value, field)
@@ -86,7 +92,7 @@ local function check_list(value, field, where)
     if math.type(key) ~= "integer" or key < 1 or key > #value then schema.fail(where, value, schema.expected(field)) end
   end
   if not in_range(#value, field) then
-    error(("%s: got %d items, expected %s"):format(where, #value, schema.expected(field)), 0)
+    raise("%s: got %d items, expected %s", where, #value, schema.expected(field))
   end
   return copy
 end
@@ -107,11 +113,13 @@ end
 ---@return any
 function check_field(value, field, where)
   if field.any_of then
-    local inner -- of the alternative that takes tables: it names the place inside
+    local inner -- of the alternative that takes such tables: it names the place inside
     for _, one in ipairs(field.any_of) do
       local ok <const>, copy <const> = pcall(check_field, value, one, where)
       if ok then return copy end
-      if type(value) == "table" and containers[one.type] then inner = copy end
+      if type(value) == "table" and containers[one.type] and (one.type == "list") == (value[1] ~= nil) then
+        inner = copy
+      end
     end
     if inner then error(inner, 0) end
     schema.fail(where, value, schema.expected(field))
@@ -150,8 +158,8 @@ local function refuse_unknown(value, fields, where)
     if fields[name] == nil then
       local known <const> = sorted_names(fields)
       local near <const> = core.nearest(tostring(name), known)
-      error(("%s: %s: unknown field%s"):format(where, tostring(name),
-        near and (" (did you mean '%s'?)"):format(near) or ", expected one of " .. table.concat(known, ", ")), 0)
+      raise("%s: %s: unknown field%s", where, tostring(name),
+        near and (" (did you mean '%s'?)"):format(near) or ", expected one of " .. table.concat(known, ", "))
     end
   end
 end
@@ -178,6 +186,13 @@ function schema.check(value, fields, where)
   return copy
 end
 
+local function show_default(value)
+  if type(value) ~= "table" then return show(value) end
+  local words <const> = {}
+  for i, item in ipairs(value) do words[i] = show(item) end
+  return next(value) and #words == 0 and show(value) or "{ " .. table.concat(words, ", ") .. " }"
+end
+
 --- One line a field, by letters, for help texts.
 ---@param fields table<string, table>
 ---@return string
@@ -187,7 +202,7 @@ function schema.document(fields)
   local lines <const> = {}
   for i, name in ipairs(names) do
     local field <const> = fields[name]
-    local default <const> = field.default ~= nil and "; default " .. show(field.default)
+    local default <const> = field.default ~= nil and "; default " .. show_default(field.default)
       or field.required and "; required" or ""
     lines[i] = ("  %-" .. width .. "s  %s (%s%s)"):format(name, field.doc or "", schema.expected(field), default)
   end

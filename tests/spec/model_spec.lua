@@ -78,6 +78,36 @@ describe("model", function()
     assert.equal((E - K) * 3 * h * f, total - active)
   end)
 
+  it("counts latent attention matrix by matrix", function()
+    local h <const>, a <const>, q <const>, c <const>, n <const>, r <const>, v <const>, s <const> = 64, 4, 24, 20, 12, 6, 10, 32
+    local function attention(rank, bias)
+      local m <const> = model.new { layers = 1, hidden = h, heads = a, vocab = 9, ffn = 8, family = "llama", bias = bias,
+        mla = { q_lora_rank = rank, kv_lora_rank = c, qk_nope_head_dim = n, qk_rope_head_dim = r, v_head_dim = v } }
+      return core.atoms(m, { seq_len = s, granularity = "half" })[2]
+    end
+    local rest <const> = h * (c + r) + c * a * n + c * a * v + a * v * h
+    local core_flops <const> = 2 * a * (n + r + v) * s * s / 2
+    assert.equal(h * q + q * a * (n + r) + rest + h + q + c, attention(q).parameters)
+    assert.equal(2 * s * (h * q + q * a * (n + r) + rest) + core_flops, attention(q).flops)
+    assert.equal(h * a * (n + r) + rest + h + c, attention(0).parameters)
+    assert.equal(q + (c + r) + h, attention(q, true).parameters - attention(q).parameters) -- q_a, kv_a and output projections
+  end)
+
+  it("counts a bias for each output of each linear layer", function()
+    local h <const>, a <const>, k <const>, d <const>, E <const>, f <const>, g <const> = 32, 4, 2, 16, 3, 24, 40
+    local function halves(bias)
+      return core.atoms(model.new { layers = 2, hidden = h, heads = a, kv_heads = k, head_dim = d, vocab = 9, ffn = 50, family = "llama",
+        experts = E, experts_per_token = 1, expert_ffn = f, shared_expert_ffn = g, layer_mlp = { "dense", "moe" }, bias = bias },
+        { seq_len = 8, granularity = "half" })
+    end
+    local with <const>, without <const> = halves(true), halves(false)
+    local added <const> = {}
+    for i, atom in ipairs(with) do added[i] = atom.parameters - without[i].parameters end
+    local attention <const>, moe <const> = a * d + 2 * k * d + h, E * (2 * f + h) + (2 * g + h) + E
+    assert.same({ 0, attention, 2 * 50 + h, attention, moe, 0 }, added)
+    assert.equal(E * (2 * f + h), with[5].expert_parameters - without[5].expert_parameters)
+  end)
+
   it("cuts layers into halves that add up to them", function()
     local m <const> = gpt { experts = 4, experts_per_token = 1, expert_ffn = 100, family = "llama" }
     local layers <const> = core.atoms(m, { seq_len = 777 })
@@ -100,6 +130,11 @@ describe("model", function()
     local word <const> = 50257 * 768
     assert.equal(word, sum(core.atoms(tied, { seq_len = 8 }), "parameters") - core.model_parameters(tied))
     assert.equal(0, sum(core.atoms(untied, { seq_len = 8 }), "parameters") - core.model_parameters(untied))
+    local a <const>, b <const> = core.atoms(tied, { seq_len = 8 }), core.atoms(untied, { seq_len = 8 })
+    assert.not_equal(a[1].hash, b[1].hash)
+    assert.not_equal(a[14].hash, b[14].hash)
+    assert.equal(a[2].hash, b[2].hash)
+    assert.same({ 8 * 768 * 2, 0 }, { a[1].boundary_bytes, a[14].boundary_bytes })
   end)
 
   it("hashes content, not place", function()
@@ -189,6 +224,11 @@ describe("model", function()
     }
     for _, case in ipairs(cases) do assert.error_matches(function() gpt(case[1]) end, case[2]) end
     assert.error_matches(function() model.new { layers = 3 } end, "model: heads: missing, expected a whole number")
+  end)
+
+  it("documents its fields", function()
+    local text <const> = require("tangram.schema").document(model.fields)
+    for name in pairs(model.fields) do assert.matches("  " .. name .. " +%a", text) end
   end)
 
   it("refuses sequences that are out of range or beyond the learned positions", function()

@@ -154,6 +154,25 @@ describe("split", function()
     end
   end)
 
+  it("costs and cuts equal runs alike wherever they stand, at any number of stages", function()
+    math.randomseed(1)
+    for _ = 1, 20 do
+      local terms <const>, time_s <const> = { time_s = {}, static_bytes = {}, inflight_bytes = {}, capacity_bytes = 1,
+                                              microbatches = 1 }, math.random()
+      for i = 1, 42 do terms.time_s[i], terms.static_bytes[i], terms.inflight_bytes[i] = time_s, 0, 0 end
+      local compiled <const> = core.terms(terms)
+      for stages = 1, 42 do
+        assert.near(-(-42 // stages) * time_s, compiled:probe(1, 42, stages, 0, false), 1e-12)
+      end
+      local bottleneck_s <const>, latency_s <const>, bounds <const> = compiled:split(1, 11, 4, 0, false)
+      for first = 2, 32 do
+        local bottleneck_there_s <const>, latency_there_s <const>, there <const> = compiled:split(first, first + 10, 4, 0, false)
+        assert.same({ bottleneck_s, latency_s }, { bottleneck_there_s, latency_there_s })
+        for i, last in ipairs(there) do assert.equal(bounds[i], last - first + 1) end
+      end
+    end
+  end)
+
   it("prefers the least sum among equal bottlenecks", function()
     -- Either layer in the middle may go to either stage; in front two microbatches are in flight and one layer would be
     -- recomputed, while a bottleneck of 8 is set by the last atom anyway.

@@ -4,6 +4,13 @@ local support <const> = {}
 --- The program under test: the one that runs the specs.
 support.program = os.getenv "TANGRAM_PROGRAM" or "build/tangram"
 
+--- How often to repeat what is repeated n times in a plain run: less often under sanitizers (TANGRAM_TEST_SCALE).
+---@param n integer
+---@return integer at least 1
+function support.scale(n)
+  return math.max(1, math.floor(n * (tonumber(os.getenv "TANGRAM_TEST_SCALE") or 1)))
+end
+
 --- A path of the shared data, or nil where it is absent (then: `return pending "…"`).
 ---@param path string e.g. "data/alpa/golden_interop_dp.json"
 function support.shared(path)

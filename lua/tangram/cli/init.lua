@@ -1,7 +1,7 @@
 --- The program's entry: finds the command and runs it. A command is a file of this folder that returns
 --- `{ summary = "…", run = function(args) -> exit status }`.
 local commands <const> = {
-  "plan", "islands", "compose", "simulate", "cluster", "model", "run", "repl", "version",
+  "plan", "islands", "compose", "simulate", "report", "cluster", "model", "run", "repl", "version",
 }
 
 local function usage(out)
@@ -29,7 +29,7 @@ end
 ---@param install_dir string the installed plugins
 ---@return integer exit status
 return function(program_dir, install_dir)
-  require("tangram.loader").set_places(program_dir, install_dir)
+  require("tangram.loader").set_places { program_dir or install_dir, install_dir }
   local name <const> = arg[1]
   if not name or name == "help" or name == "--help" or name == "-h" then
     usage(name and io.stdout or io.stderr)

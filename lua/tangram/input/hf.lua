@@ -30,6 +30,11 @@ local flag_keys <const> = {
   bias = { "use_bias", "enable_bias", "bias" },
 }
 
+--- In a fixed order, so that of two wrong keys the same one is named each time.
+local fields <const> = {}
+for field in pairs(aliases) do fields[#fields + 1] = field end
+table.sort(fields)
+
 local function present(value) return value ~= nil and value ~= core.null end
 
 --- The first of keys that the configuration has: key, value.
@@ -144,12 +149,11 @@ local function take(config, field, where)
   return schema.value(value, model.fields[field], ("%s: %s"):format(where, key)), key
 end
 
-local function take_mla(config, where)
+--- Multi-head latent attention, checked with the whole description.
+local function take_mla(config)
   if not present(config.kv_lora_rank) then return nil end
   local mla <const> = {}
-  for name, field in pairs(model.fields.mla.fields) do
-    mla[name] = present(config[name]) and schema.value(config[name], field, ("%s: %s"):format(where, name)) or nil
-  end
+  for name in pairs(model.fields.mla.fields) do mla[name] = config[name] end
   return mla
 end
 
@@ -163,7 +167,7 @@ end
 --- Keys that need no more than their name and range.
 local function take_widths(config, family, where)
   local m <const>, key_of <const> = { family = family }, {}
-  for field in pairs(aliases) do
+  for _, field in ipairs(fields) do
     if field ~= "positions" then m[field], key_of[field] = take(config, field, where) end
   end
   for _, field in ipairs(needed) do
@@ -231,7 +235,7 @@ function hf.read(config, options, warnings)
   local m <const>, key_of <const> = take_widths(config, family, where)
   take_flags(config, m, where)
   take_experts(config, m, family, where)
-  m.mla = take_mla(config, where)
+  m.mla = take_mla(config)
   if m.mla then m.head_dim = nil end
   m.kv_heads = take_kv_heads(config, m)
   m.positions = take_positions(config, family, where)
@@ -251,7 +255,7 @@ end
 function hf.parse(text, options)
   local where <const> = options.file or "config.json"
   local config <const>, note <const> = loose_json(text)
-  if config == nil then error(("%s:%s"):format(where, note), 0) end
+  if config == nil then error(where .. (note:find "^%d" and ":" or ": ") .. note, 0) end
   if type(config) ~= "table" or config[1] ~= nil then schema.fail(where, config, "an object: a model's config.json") end
   local warnings <const> = { note }
   local description <const> = hf.read(config, options, warnings)

@@ -21,7 +21,7 @@ local function words(config, key, meanings, count, where)
   for i, word in ipairs(list) do
     kinds[i] = meanings[word]
     if not kinds[i] then
-      error(("%s: %s[%d]: got '%s'; layers of that kind are not planned"):format(where, key, i, word), 0)
+      error(("%s: %s[%d]: got %s; layers of that kind are not planned"):format(where, key, i, schema.show(word)), 0)
     end
   end
   return kinds

@@ -1,0 +1,349 @@
+#include "search/enumerate.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "search/assemble.h"
+#include "search/best.h"
+#include "search/pairs.h"
+
+enum {
+    ROUND = 64,        /* classes asked for between two compositions; fixed, so that counts don't depend on workers */
+    SUBSET_ISLANDS = 6 /* up to so many islands the first guesses go through all subsets in front */
+};
+
+/* Composes what is known at this level. A plan that stands where it was not asked for is asked for there, until none
+ * is. */
+static tg_status compose_level(tg_run *run, tg_level *level, int required_island, tg_best *best, tg_composition *last,
+                               tg_error *err)
+{
+    for (;;) {
+        tg_arena arena = {0};
+        tg_instance instance;
+        tg_origin *origins;
+        tg_composition found = {0};
+        tg_compose_options options = run->options->compose;
+        options.cutoff = tg_best_cutoff(best);
+        options.top = best->room;
+        options.required_island = required_island;
+        options.time_limit_s = run->deadline_s - tg_clock_s();
+        tg_status status = tg_assemble(run, level, &arena, &instance, &origins, err);
+        if (status == TG_OK)
+            status = tg_compose(&arena, &instance, &options, &found, err);
+        bool hoped = false;
+        for (int t = 0; t < found.top_count && found.found && status == TG_OK; t++) {
+            const tg_sequence *sequence = &found.top[t];
+            int behind = 0;
+            for (int i = sequence->count - 1; i >= 0 && status == TG_OK; i--) {
+                const tg_origin *origin = &origins[sequence->plans[i]];
+                if (behind > origin->compiled->max_successors) {
+                    hoped = true;
+                    status = tg_level_ask(run, level, level->pairs[origin->pair].class, behind, err);
+                }
+                behind += origin->compiled->partial.stage_count;
+            }
+        }
+        if (status == TG_OK && found.found && !hoped)
+            status = tg_best_take(best, run, level, &instance, origins, &found, err);
+        found.best = (tg_sequence){0};
+        found.top = NULL;
+        found.warmup = NULL;
+        *last = found;
+        tg_arena_free(&arena);
+        if (status != TG_OK || !hoped || found.stopped != TG_NOT_STOPPED)
+            return status;
+    }
+}
+
+/* The atom behind the first share of the model's work. */
+static int cut_at(const tg_problem *problem, double share)
+{
+    double total = 0, sum = 0;
+    for (int i = 0; i < problem->atom_count; i++)
+        total += problem->flops[i];
+    int cut = 0;
+    while (cut < problem->atom_count && sum + problem->flops[cut] / 2 < share * total)
+        sum += problem->flops[cut++];
+    return share >= 1 ? problem->atom_count : cut;
+}
+
+static int class_of_slice(const tg_run *run, int island, int first, int last)
+{
+    /* the place in the list of tg_run_list_pairs */
+    long n = run->problem->atom_count, before = (long)first * n - (long)first * (first - 1) / 2;
+    return run->pairs[(before + last - first - 1) * run->problem->island_count + island].class;
+}
+
+static tg_status guess(tg_run *run, tg_level *level, int island, int first, int last, tg_error *err)
+{
+    if (first >= last || tg_run_stopped(run))
+        return TG_OK;
+    int class = class_of_slice(run, island, first, last);
+    if (!level->classes[class].kept)
+        return TG_OK;
+    return tg_level_ask(run, level, class, tg_first_successors(run->problem, &level->classes[class]), err);
+}
+
+static double share_of(const tg_problem *problem, int island)
+{
+    double all = 0;
+    for (int i = 0; i < problem->island_count; i++)
+        all += problem->islands[i].compute_flops * (double)problem->islands[i].gpus;
+    return problem->islands[island].compute_flops * (double)problem->islands[island].gpus / all;
+}
+
+/* Round 0: each island alone, and behind each subset of the others the slice that its share of the speed asks for. Past
+ * SUBSET_ISLANDS islands only the subsets of two orders, as listed and reversed. */
+static tg_status guess_proportional(tg_run *run, tg_level *level, tg_error *err)
+{
+    const tg_problem *problem = run->problem;
+    int n = problem->island_count;
+    tg_status status = TG_OK;
+    for (int island = 0; island < n && status == TG_OK; island++) {
+        status = guess(run, level, island, 0, problem->atom_count, err);
+        double mine = share_of(problem, island);
+        if (n <= SUBSET_ISLANDS) {
+            for (unsigned set = 0; set < 1u << n && status == TG_OK; set++) {
+                double front = 0;
+                for (int i = 0; i < n; i++)
+                    front += set >> i & 1 ? share_of(problem, i) : 0;
+                if (!(set >> island & 1))
+                    status = guess(run, level, island, cut_at(problem, front), cut_at(problem, front + mine), err);
+            }
+        } else {
+            double before = 0;
+            for (int i = 0; i < island; i++)
+                before += share_of(problem, i);
+            status = guess(run, level, island, cut_at(problem, before), cut_at(problem, before + mine), err);
+            if (status == TG_OK)
+                status =
+                    guess(run, level, island, cut_at(problem, 1 - before - mine), cut_at(problem, 1 - before), err);
+        }
+    }
+    return status;
+}
+
+typedef struct {
+    double bound_s;
+    int class;
+} ranked;
+
+static int compare_ranked(const void *a, const void *b)
+{
+    const ranked *x = a, *y = b;
+    if (x->bound_s != y->bound_s)
+        return x->bound_s < y->bound_s ? -1 : 1;
+    return x->class - y->class;
+}
+
+static bool enough(const tg_run *run, const tg_best *best)
+{
+    return run->options->any && best->count > 0;
+}
+
+/* Asks for what could still be part of a plan better than best, most promising first, and composes after every round.
+ */
+static tg_status search_level(tg_run *run, tg_level *level, int required_island, tg_best *best, tg_composition *last,
+                              tg_error *err)
+{
+    ranked *order = calloc((size_t)run->class_count + 1, sizeof *order);
+    if (!order)
+        return tg_fail(err, TG_EMEMORY, "out of memory");
+    int kept = 0;
+    for (int c = 0; c < run->class_count; c++)
+        if (level->classes[c].kept)
+            order[kept++] = (ranked){.bound_s = level->classes[c].bound_s, .class = c};
+    qsort(order, (size_t)kept, sizeof *order, compare_ranked);
+    tg_status status = guess_proportional(run, level, err);
+    int at = 0;
+    while (status == TG_OK) {
+        status = compose_level(run, level, required_island, best, last, err);
+        if (run->provider->progress && status == TG_OK)
+            run->provider->progress(run->provider->self, level->microbatches, kept ? (double)at / kept : 1,
+                                    tg_best_time(best));
+        if (status != TG_OK || tg_run_stopped(run) || last->stopped != TG_NOT_STOPPED || enough(run, best))
+            break;
+        int asked = 0;
+        for (; at < kept && asked < ROUND && status == TG_OK && !tg_run_stopped(run); at++) {
+            tg_pair_class *class = &level->classes[order[at].class];
+            /* Every later class has a bound at least as high. B * bottleneck is no more than the time (COMPOSITION.md,
+             * 4). */
+            if (class->bound_s * level->microbatches > tg_best_cutoff(best))
+                at = kept - 1;
+            else if (class->asked.count == 0) {
+                asked++;
+                status = tg_level_ask(run, level, order[at].class, tg_first_successors(run->problem, class), err);
+            }
+        }
+        if (asked == 0)
+            break;
+    }
+    free(order);
+    return status;
+}
+
+/* Counts what became of the level's pairs, once nothing more will be asked at it. */
+static tg_status count_pairs(const tg_run *run, const tg_level *level, tg_enumeration *out, tg_error *err)
+{
+    bool *seen = calloc((size_t)run->class_count + 1, sizeof *seen);
+    if (!seen)
+        return tg_fail(err, TG_EMEMORY, "out of memory");
+    for (int i = 0; i < run->pair_count; i++) {
+        const tg_pair *pair = &level->pairs[i];
+        const char *policy = pair->dropped_by;
+        out->all++;
+        if (!policy && level->classes[pair->class].asked.count == 0)
+            policy = "bounded";
+        if (!policy && seen[pair->class])
+            out->reused++;
+        else if (!policy)
+            out->asked++;
+        if (!policy)
+            seen[pair->class] = true;
+        int p = 0;
+        while (policy && p < out->pruned_count && strcmp(out->pruned[p].policy, policy) != 0)
+            p++;
+        if (policy && p == out->pruned_count) {
+            tg_pruned *grown = tg_arena_alloc(run->arena, (size_t)p + 1, sizeof *grown);
+            if (!grown) {
+                free(seen);
+                return tg_fail(err, TG_EMEMORY, "out of memory");
+            }
+            if (p)
+                memcpy(grown, out->pruned, (size_t)p * sizeof *grown);
+            grown[p].policy = policy;
+            out->pruned = grown;
+            out->pruned_count++;
+        }
+        if (policy)
+            out->pruned[p].count++;
+    }
+    free(seen);
+    return TG_OK;
+}
+
+/* The best plan that uses the island, over all levels; the best plan's own comes first, for an early cutoff. */
+static tg_status search_with(tg_run *run, tg_level *levels, int island, int first, tg_best *with, tg_error *err)
+{
+    tg_composition last;
+    tg_status status = tg_best_open(with, run, 1, INFINITY, err);
+    if (status == TG_OK)
+        status = search_level(run, &levels[first], island, with, &last, err);
+    for (int b = 0; b < run->problem->microbatch_count && status == TG_OK && !tg_run_stopped(run); b++)
+        if (b != first)
+            status = search_level(run, &levels[b], island, with, &last, err);
+    return status;
+}
+
+/* For each island that the best plan leaves out: the best with it, and what takes longest there. */
+static tg_status work_out_left_out(tg_run *run, tg_level *levels, const tg_best *best, tg_enumeration *out,
+                                   tg_error *err)
+{
+    tg_left_out *rows = tg_arena_alloc(run->arena, (size_t)run->problem->island_count, sizeof *rows);
+    if (!rows)
+        return tg_fail(err, TG_EMEMORY, "out of memory");
+    out->left_out = rows;
+    int first = 0;
+    while (run->problem->microbatches[first] != best->at[0].choice.microbatches)
+        first++;
+    for (int island = 0; island < run->problem->island_count && !tg_run_stopped(run); island++) {
+        bool used = false;
+        for (int i = 0; i < best->at[0].choice.count; i++)
+            used = used || best->at[0].choice.plans[i].query.island == island;
+        if (used)
+            continue;
+        tg_best with;
+        tg_status status = search_with(run, levels, island, first, &with, err);
+        if (status != TG_OK)
+            return status;
+        if (with.count)
+            rows[island] = tg_best_limit(&with.at[0]);
+    }
+    return TG_OK;
+}
+
+static tg_status open_run(tg_run *run, tg_error *err)
+{
+    const tg_problem *problem = run->problem;
+    size_t islands = (size_t)problem->island_count;
+    run->names = tg_arena_alloc(run->arena, islands, sizeof *run->names);
+    run->refused = tg_arena_alloc(run->arena, islands, sizeof *run->refused);
+    if (!run->names || !run->refused)
+        return tg_fail(err, TG_EMEMORY, "out of memory");
+    for (size_t i = 0; i < islands; i++)
+        run->names[i] = problem->islands[i].name;
+    tg_status status = tg_run_link(run, err);
+    return status == TG_OK ? tg_run_list_pairs(run, err) : status;
+}
+
+/* What adapters could not do: every failure, and for each island the largest slice without a plan. */
+static tg_status report_complaints(tg_run *run, tg_enumeration *out, tg_error *err)
+{
+    size_t islands = (size_t)run->problem->island_count;
+    out->refused = tg_arena_alloc(run->arena, islands, sizeof *out->refused);
+    out->failed = tg_arena_alloc(run->arena, run->failed.count, sizeof *out->failed);
+    if (!out->refused || !out->failed)
+        return tg_fail(err, TG_EMEMORY, "out of memory");
+    for (size_t i = 0; i < islands; i++)
+        if (run->refused[i].why)
+            out->refused[out->refused_count++] = run->refused[i];
+    for (size_t i = 0; i < run->failed.count; i++)
+        out->failed[out->failed_count++] = run->failed.at[i];
+    return TG_OK;
+}
+
+static void conclude(const tg_run *run, const tg_best *best, double bound_s, tg_enumeration *out)
+{
+    const volatile sig_atomic_t *stop = run->options->compose.stop;
+    if (stop && *stop)
+        out->stopped = TG_STOPPED_SIGNAL;
+    else if (tg_clock_s() > run->deadline_s)
+        out->stopped = TG_STOPPED_TIME;
+    out->queried = run->queried;
+    out->found = best->count > 0;
+    out->bound_s = bound_s;
+    if (out->found)
+        tg_best_report(best, run, bound_s, out);
+}
+
+tg_status tg_enumerate(tg_arena *arena, const tg_problem *problem, const tg_provider *provider,
+                       const tg_enumerate_options *options, tg_enumeration *out, tg_error *err)
+{
+    *out = (tg_enumeration){0};
+    tg_run run = {.problem = problem,
+                  .provider = provider,
+                  .options = options,
+                  .arena = arena,
+                  .deadline_s = tg_clock_s() + options->compose.time_limit_s};
+    tg_level *levels = tg_arena_alloc(arena, (size_t)problem->microbatch_count, sizeof *levels);
+    tg_best best;
+    double bound_s = INFINITY;
+    int opened = 0;
+    tg_status status = levels ? open_run(&run, err) : tg_fail(err, TG_EMEMORY, "out of memory");
+    if (status == TG_OK)
+        status = tg_best_open(&best, &run, options->compose.top, options->compose.cutoff, err);
+    while (opened < problem->microbatch_count && status == TG_OK && !tg_run_stopped(&run) && !enough(&run, &best)) {
+        tg_composition last = {.bound_s = 0};
+        tg_level *level = &levels[opened];
+        status = tg_level_open(&run, problem->microbatches[opened++], level, err);
+        if (status == TG_OK)
+            status = search_level(&run, level, options->compose.required_island, &best, &last, err);
+        bound_s = fmin(bound_s, last.bound_s);
+    }
+    if (status == TG_OK && opened < problem->microbatch_count)
+        bound_s = 0; /* levels not reached bound nothing */
+    if (status == TG_OK && best.count && options->left_out && opened == problem->microbatch_count)
+        status = work_out_left_out(&run, levels, &best, out, err);
+    for (int b = 0; b < opened; b++) {
+        if (status == TG_OK)
+            status = count_pairs(&run, &levels[b], out, err);
+        tg_level_close(&run, &levels[b]);
+    }
+    if (status == TG_OK)
+        status = report_complaints(&run, out, err);
+    if (status == TG_OK)
+        conclude(&run, &best, bound_s, out);
+    tg_complaint_vec_free(&run.failed);
+    return status;
+}

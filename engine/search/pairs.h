@@ -1,0 +1,89 @@
+/* Pairs of a slice and an island, classes of pairs that share their answers, and what has been asked of each class. */
+#ifndef TG_SEARCH_PAIRS_H
+#define TG_SEARCH_PAIRS_H
+
+#include "search/enumerate.h"
+
+/* Link classes of a problem: the end-stage classes of each island, islands in order (COMPOSITION.md, section 1). */
+typedef struct {
+    int island;
+    tg_end_class end;
+} tg_link_class;
+
+/* A candidate made ready for composition. */
+typedef struct {
+    const tg_candidate *candidate;
+    tg_partial partial; /* but for atoms and successors, which differ from pair to pair */
+    int max_successors;
+} tg_compiled;
+
+typedef struct {
+    int successors; /* asked for */
+    int count;
+    const tg_compiled *compiled;
+} tg_asked;
+
+TG_VEC(tg_asked_vec, tg_asked);
+TG_VEC(tg_complaint_vec, tg_complaint);
+TG_VEC(tg_int_vec, int);
+
+typedef struct {
+    int island, first, last;
+    int class;
+    const char *dropped_by; /* the policy that dropped it at the level's microbatches; NULL: kept */
+} tg_pair;
+
+typedef struct {
+    tg_query representative; /* the first pair of the class */
+    double bound_s;          /* least of its kept pairs' */
+    bool kept;               /* some pair of it is */
+    tg_asked_vec asked;      /* by rising successors */
+} tg_pair_class;
+
+/* The search at one number of microbatches. Answers live in arena. */
+typedef struct {
+    tg_arena arena;
+    int microbatches;
+    double *boundary_bytes; /* atoms - 1, of the whole microbatch */
+    tg_pair *pairs;         /* as the run's, policies applied */
+    tg_pair_class *classes; /* the run's class_count */
+} tg_level;
+
+/* What a whole run shares. */
+typedef struct {
+    const tg_problem *problem;
+    const tg_provider *provider;
+    const tg_enumerate_options *options;
+    int pair_count, class_count;
+    const tg_pair *pairs; /* every slice on every island, with its class */
+    double deadline_s;    /* on tg_clock_s */
+    tg_link_class *link_classes;
+    int link_class_count;
+    const int *class_island; /* link classes */
+    const tg_link *links;    /* link classes squared, [rear of the plan in front][front of the plan behind] */
+    const char **names;      /* islands */
+    tg_arena *arena;         /* the result's */
+    long queried;
+    tg_complaint_vec failed;
+    tg_complaint *refused; /* islands: the largest slice without a plan; why is NULL where there is none */
+} tg_run;
+
+/* Finds the link classes and prices every link between two of different islands. */
+tg_status tg_run_link(tg_run *run, tg_error *err);
+
+/* Lists the run's pairs and groups them into classes by the provider's key. */
+tg_status tg_run_list_pairs(tg_run *run, tg_error *err);
+
+/* The pairs and classes at one number of microbatches, policies applied. */
+tg_status tg_level_open(tg_run *run, int microbatches, tg_level *level, tg_error *err);
+void tg_level_close(const tg_run *run, tg_level *level);
+
+/* Asks for a class's plans with that many stages behind, unless asked before. */
+tg_status tg_level_ask(tg_run *run, tg_level *level, int class, int successors, tg_error *err);
+
+/* How many stages behind a class is first asked for: none for slices that hold the last atom, else one. */
+int tg_first_successors(const tg_problem *problem, const tg_pair_class *class);
+
+bool tg_run_stopped(const tg_run *run);
+
+#endif

@@ -1,0 +1,161 @@
+--- What the analytic cost model needs beyond datasheets: efficiencies, launch times, shares of links. Each value says where
+--- it is from: `fitted` on measured runs (the set's source names them), or `default`: carried over, not determined by data.
+---
+--- Shares of links turn nominal figures into what collectives reach: `*_link_share` where the rate inside a node is the
+--- datasheet's, `*_network_share` under the model's option `network = "nominal"`. Other rates are taken as reached.
+local core <const> = require "tangram.core"
+
+local constants <const> = {}
+
+local GIB <const> = 2 ^ 30
+local UNDETERMINED <const> = "carried over, not determined by data"
+
+--- Every constant: name, unit, the value where no set of the GPU's kind has one, and what that was fitted on, if it was.
+local known <const> = {
+  { "gemm_efficiency", "", 0.8 }, -- of the peak that large matrix products reach, apart from their bytes
+  { "gemm_backward_factor", "", 1.16, "all runs together" }, -- time of a backward product over a forward one
+  { "gemm_byte_weight", "", 0.7 }, -- share of a product's bytes that is not hidden behind its arithmetic
+  { "fp8_gain", "", 1.56 }, -- speed of FP8 products over 16-bit ones
+  { "flash_efficiency", "", 0.439 }, -- of the peak that fused attention reaches forward
+  { "flash_backward_factor", "", 1.6 }, -- backward over forward of fused attention, beyond the 2.5 of its arithmetic
+  { "unfused_share", "", 0.9 }, -- efficiency of unfused attention's products over gemm_efficiency
+  { "memory_efficiency", "", 0.65 }, -- of the memory bandwidth that element-wise operators reach
+  { "kernel_s", "s", 2e-6 }, -- a kernel's fixed time
+  { "launch_s", "s", 1e-3 }, -- least time of a layer and pass: the host's launches
+  { "launch_rank_s", "s", 30e-6 }, -- the same, more for each further rank of tensor parallelism
+  { "tp_link_share", "", 0.7 }, -- of the link inside a node, for tensor parallelism and all-to-all
+  { "tp_latency_s", "s", 15e-6 }, -- of an all-reduce, times log2 of the ranks
+  { "tp_network_share", "", 1 }, -- of the network, on top of network_share, where tensor parallelism leaves the node
+  { "tp_backward_exposed", "", 0.15 }, -- of the backward all-reduces that weight gradients do not hide (without sequence parallelism)
+  { "dp_link_share", "", 0.4 }, -- of the link inside a node, for the gradients' reduction
+  { "dp_network_share", "", 0.28 }, -- of the network, for the gradients' reduction at the end of a step
+  { "network_share", "", 0.8 }, -- of the network, for all else and for reductions that overlap
+  { "dp_latency_s", "s", 50e-6 }, -- of the gradients' reduction, times log2 of the ranks
+  { "reduce_overlaps", "", 0 }, -- 1: the reduction hides behind the last microbatch's backward
+  { "fsdp_exposed", "", 1 }, -- of ZeRO-2/3 traffic inside a microbatch that compute does not hide, at least
+  { "cp_exposed", "", 1 }, -- of the ring exchange of keys and values that attention does not hide
+  { "ep_network_share", "", 1 }, -- time of an all-to-all between nodes over that of its bytes
+  { "ep_latency_s", "s", 58e-6 }, -- of an all-to-all
+  { "recompute_share", "", 1 }, -- time of a recomputed forward over the first one
+  { "step_s", "s", 1e-3 }, -- fixed time of an optimizer step
+  { "optimizer_traffic", "bytes", 30 }, -- read and written per parameter in an optimizer step
+  { "logit_bytes", "bytes", 8 }, -- per logit at the head's peak: 16-bit and fp32 copies
+  { "context_bytes", "bytes", 1.16 * GIB }, -- context, libraries' workspaces, communicators
+  { "host_bytes_per_s", "bytes/s", 1e11 }, -- memory bandwidth of a node's host, shared by its GPUs (offloaded optimizer)
+}
+
+local a100 <const> = {
+  source = "422 A100 runs: vTrain, BigScience, llm-foundry, Narayanan et al. 2021, Korthikanti et al. 2022",
+  fitted = {
+    gemm_efficiency = 0.93, flash_efficiency = 0.439, flash_backward_factor = 1.6, memory_efficiency = 0.612, launch_s = 1.12e-3,
+    launch_rank_s = 31e-6, tp_link_share = 0.95, tp_latency_s = 65e-6, dp_link_share = 0.705,
+  },
+}
+local h100_dense <const> = {
+  source = "24 H100 runs of Megatron-Core: Megatron-Bridge, Megatron-LM, NeMo",
+  fitted = {
+    gemm_efficiency = 0.854, flash_efficiency = 0.711, flash_backward_factor = 1.07, memory_efficiency = 0.45, tp_link_share = 0.95,
+    dp_link_share = 0.346, step_s = 3.6e-3, fp8_gain = 2, cp_exposed = 0.035, network_share = 1,
+  },
+  default = { launch_s = 0.3e-3, reduce_overlaps = 1, fsdp_exposed = 0.236, ep_network_share = 0.44, logit_bytes = 6 },
+}
+local h100_moe <const> = {
+  source = "12 H100 runs of Megatron-Bridge with experts, FP8", base = h100_dense,
+  fitted = {
+    gemm_efficiency = 0.486, memory_efficiency = 0.507, kernel_s = 18e-6, ep_network_share = 0.44, ep_latency_s = 58e-6,
+  },
+}
+local h100_fsdp <const> = {
+  source = "59 H100 runs of llm-foundry (FSDP)",
+  fitted = {
+    gemm_efficiency = 0.693, flash_efficiency = 0.22, flash_backward_factor = 1.42, memory_efficiency = 0.686, dp_link_share = 0.341,
+    recompute_share = 0.717, fsdp_exposed = 0.236, fp8_gain = 1.56,
+  },
+  default = { launch_s = 0.3e-3, reduce_overlaps = 1, network_share = 0.6, logit_bytes = 6 },
+}
+local b200 <const> = {
+  source = "33 B200 runs of SimuMax",
+  fitted = {
+    gemm_efficiency = 0.526, flash_efficiency = 0.547, flash_backward_factor = 1.49, memory_efficiency = 0.92, kernel_s = 20e-6,
+    tp_link_share = 0.399, step_s = 2.2e-3, cp_exposed = 1, ep_network_share = 1, ep_latency_s = 124e-6, context_bytes = 1.16 * GIB,
+  },
+  default = { launch_s = 0.2e-3, reduce_overlaps = 1, fsdp_exposed = 0.236, logit_bytes = 6 },
+}
+local v100 <const> = {
+  source = "25 V100 runs of DLPerf: Megatron-LM, OneFlow",
+  fitted = {
+    gemm_efficiency = 0.93, memory_efficiency = 0.688, tp_link_share = 0.445, tp_network_share = 0.449, dp_link_share = 0.184,
+    step_s = 1.3e-3, dp_network_share = 0.609, network_share = 1,
+  },
+}
+local t4 <const> = {
+  source = "37 T4 runs of AMP",
+  fitted = {
+    gemm_efficiency = 0.681, memory_efficiency = 0.4, launch_s = 3.01e-3, launch_rank_s = 19e-6, tp_link_share = 0.285,
+    dp_link_share = 0.187, step_s = 1.1e-3, network_share = 0.194, dp_network_share = 0.262,
+  },
+}
+local amd <const> = { source = "best GEMM of MI300X, stas00/ml-engineering", fitted = { gemm_efficiency = 0.51 } }
+local gaudi <const> = { source = "best GEMM of Gaudi 3, stas00/ml-engineering", fitted = { gemm_efficiency = 0.74 } }
+
+--- Sets by architecture. `moe` serves models with experts, `fsdp` the plugin's option `stack = "fsdp"`. An architecture with
+--- no runs of its own borrows the nearest one's set, as defaults; any other has the values of `known`.
+local architectures <const> = {
+  Ampere = { dense = a100 },
+  Ada = { dense = a100, borrowed = true },
+  Hopper = { dense = h100_dense, moe = h100_moe, fsdp = h100_fsdp },
+  Blackwell = { dense = b200 },
+  Volta = { dense = v100 },
+  Turing = { dense = t4 },
+  CDNA2 = { dense = amd, borrowed = true },
+  CDNA3 = { dense = amd },
+  Gaudi2 = { dense = gaudi, borrowed = true },
+  Gaudi3 = { dense = gaudi },
+}
+
+local function find(set, name)
+  while set do
+    if set.fitted[name] then return set.fitted[name], "fitted", set.source end
+    if set.default and set.default[name] then return set.default[name], "default", UNDETERMINED end
+    set = set.base
+  end
+end
+
+--- All constants of a GPU, for the cost model and for the plan's list.
+---@param arch string architecture of the catalogue
+---@param use { moe: boolean, stack: string }
+---@return table[] { name, value, unit, from, source }, always in the same order
+function constants.list(arch, use)
+  local family <const> = architectures[arch]
+  local set <const> = family and (use.stack == "fsdp" and family.fsdp or use.moe and family.moe or family.dense)
+  local list <const> = {}
+  for i, one in ipairs(known) do
+    local name <const>, unit <const>, fallback <const>, fitted_on <const> = table.unpack(one)
+    local value, from, source = find(set, name)
+    if value and family.borrowed and from == "fitted" then
+      from, source = "default", "of the nearest architecture: " .. source
+    elseif not value then
+      value, from, source = fallback, fitted_on and "fitted" or "default", fitted_on or UNDETERMINED
+    end
+    list[i] = { name = name, value = value, unit = unit, from = from, source = source }
+  end
+  return list
+end
+
+--- What is expected in place of a table of values by name, if it has a name that no constant has (schema's `check`).
+---@param values table<string, number>
+---@return string? expected
+function constants.check(values)
+  local names <const>, is_known <const>, wrong = {}, {}, nil
+  for i, one in ipairs(known) do
+    names[i], is_known[one[1]] = one[1], true
+  end
+  for name in pairs(values) do
+    if not is_known[name] and (not wrong or name < wrong) then wrong = name end
+  end
+  if not wrong then return nil end
+  local near <const> = core.nearest(wrong, names)
+  return ("names of constants, not '%s'%s"):format(wrong, near and (" (did you mean '%s'?)"):format(near) or "")
+end
+
+return constants

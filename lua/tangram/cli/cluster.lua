@@ -1,0 +1,85 @@
+--- `tangram cluster show`: a cluster's description with the catalogue's figures filled in.
+local cluster <const> = require "tangram.cluster"
+local cluster_json <const> = require "tangram.input.cluster_json"
+local units <const> = require "tangram.units"
+
+local function parser()
+  local p <const> = require "argparse" ("tangram cluster", "Show a cluster as the planner sees it.",
+    "Example: tangram cluster show cluster.json\n" ..
+    "         tangram cluster show cluster.json --json -     (a full tangram.cluster/1, every figure written out)")
+  local show <const> = p:command("show", "print nodes, links and where the figures come from")
+  show:argument("file", "a tangram.cluster/1 file, or a Lua file that returns such a table")
+  show:option("--json", "write the full description as JSON to FILE, - for standard output"):argname "FILE"
+  p:require_command(true)
+  return p
+end
+
+local function rate_text(rate)
+  if type(rate) ~= "table" then return units.format_rate(rate) end
+  local sizes <const>, words <const> = {}, {}
+  for size in pairs(rate) do sizes[#sizes + 1] = math.tointeger(tonumber(size)) end
+  table.sort(sizes)
+  for i, size in ipairs(sizes) do words[i] = ("%s (%d)"):format(units.format_rate(rate[tostring(size)]), size) end
+  return table.concat(words, ", ")
+end
+
+local function print_node(description, node)
+  for _, kind in ipairs(cluster.kinds_of(node)) do
+    local record <const> = cluster.record_of(description, node, kind)
+    print(("  %s: %d x %s, each %s, %s; in the node %s, %s"):format(node.name, kind.count, kind.gpu,
+      units.format_flops(cluster.compute_flops(record)), units.format_bytes(record.memory_bytes),
+      rate_text(node.intra_bytes_per_s), units.format_time(node.intra_latency_s)))
+  end
+end
+
+local function print_description(description)
+  print(("%d node%s"):format(#description.nodes, #description.nodes == 1 and "" or "s"))
+  for _, node in ipairs(description.nodes) do print_node(description, node) end
+  local network <const> = description.network
+  if network.default or network.links then print "links (rates by concurrent flows)" end
+  for _, link in ipairs(network.links or {}) do
+    print(("  %s - %s: %s, %s"):format(link.between[1], link.between[2], rate_text(link.bytes_per_s),
+      units.format_time(link.latency_s)))
+  end
+  if network.default then
+    print(("  all %s: %s, %s"):format(network.links and "others" or "pairs", rate_text(network.default.bytes_per_s),
+      units.format_time(network.default.latency_s)))
+  end
+  local names <const> = {}
+  for name in pairs(description.gpus) do names[#names + 1] = name end
+  table.sort(names)
+  print "GPU types"
+  for _, name in ipairs(names) do
+    local record <const> = description.gpus[name]
+    local formats <const> = {}
+    for _, precision in ipairs { "bf16", "fp16", "fp8" } do
+      local flops <const> = record[precision .. "_flops"]
+      formats[#formats + 1] = flops and ("%s %s"):format(precision, units.format_flops(flops))
+    end
+    print(("  %s (%s): %s; %s"):format(name, record.arch or "?", table.concat(formats, ", "), record.source or "figures given"))
+  end
+end
+
+local function show(args)
+  local description <const> = cluster_json.read(args.file)
+  local built <const>, why <const> = cluster.build(description) -- the engine's checks: links missing or given twice
+  if not built then error(args.file .. ": " .. why, 0) end
+  if args.json ~= "-" then print_description(description) end
+  if args.json then
+    local file <const> = args.json == "-" and io.stdout or assert(io.open(args.json, "wb"))
+    file:write(cluster.to_json(description))
+    if file ~= io.stdout then file:close() end
+  end
+end
+
+return {
+  summary = "show a cluster with the catalogue's figures filled in",
+  run = function(arguments)
+    local ok <const>, args = parser():pparse(arguments)
+    local done, why = false, args
+    if ok then done, why = pcall(show, args) end
+    if done then return 0 end
+    io.stderr:write("tangram cluster: ", tostring(why), "\n")
+    return 2
+  end,
+}

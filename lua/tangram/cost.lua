@@ -1,0 +1,278 @@
+--- ctx.cost: what adapters ask of the chosen cost model, whichever of its two forms it has.
+---
+--- An additive model (atom, close, constants) prices each distinct atom once for a strategy; a stage is their sum, closed. For
+--- a model that prices only whole stages, an atom's terms come from differences of stages, and its own `stage` still prices
+--- what adapters return.
+local core <const> = require "tangram.core"
+local slice <const> = require "tangram.slice"
+
+local cost <const> = {}
+
+local max <const> = math.max
+
+local required <const> = {
+  "forward_s", "backward_s", "recompute_s", "static_bytes", "inflight_bytes", "recomputed_inflight_bytes", "transient_bytes",
+  "recompute_peak_bytes",
+}
+
+--- A strategy with every field; answers carry it.
+---@param strategy table dp, tp and what differs from the defaults
+---@return table
+function cost.complete(strategy)
+  local sp = strategy.sp
+  if sp == nil then sp = strategy.tp > 1 end
+  return {
+    dp = strategy.dp, tp = strategy.tp, cp = strategy.cp or 1, ep = strategy.ep or 1, etp = strategy.etp or 1,
+    zero = strategy.zero or 0, fsep = strategy.fsep or false, sp = sp, recompute = strategy.recompute or "none",
+    offload = strategy.offload or "none",
+  }
+end
+
+--- Equal keys, equal atoms' terms: how many atoms a stage recomputes is its own affair.
+local function terms_key(s)
+  local kind = s.recompute
+  if type(kind) == "table" then kind = kind.kind == "full" and "none" or "some " .. kind.kind end
+  if kind == "full" then kind = "none" end
+  return ("%d,%d,%d,%d,%d,%d,%s,%s,%s,%s"):format(s.dp, s.tp, s.cp, s.ep, s.etp, s.zero, s.fsep, s.sp, kind, s.offload)
+end
+
+--- How many of a stage's layers (or halves) are recomputed: its first ones, as Megatron's method `block` does.
+local function recomputed_count(strategy)
+  local recompute <const> = strategy.recompute
+  if type(recompute) == "table" then return recompute.layers or math.huge end
+  return recompute == "full" and math.huge or 0
+end
+
+local function can_recompute(atom) return atom.kind ~= "embedding" and atom.kind ~= "head" end
+
+local function check_terms(name, terms)
+  for _, field in ipairs(required) do
+    local value <const> = type(terms) == "table" and terms[field]
+    if type(value) ~= "number" or not (value >= 0 and value < math.huge) then
+      error(("cost model '%s': atom: %s: got %s, expected a finite number of at least 0"):format(name, field, tostring(value)), 0)
+    end
+  end
+  return terms
+end
+
+--- The terms of a run's distinct atoms with how many there are, kept and recomputed.
+local function census(run, recomputed, terms_of)
+  local by_hash <const>, list <const> = {}, {}
+  for i = 1, #run do
+    local atom <const> = run[i]
+    local entry = by_hash[atom.hash]
+    if not entry then
+      entry = { terms = terms_of(atom), kept = 0, again = 0 }
+      by_hash[atom.hash], list[#list + 1] = entry, entry
+    end
+    if recomputed > 0 and can_recompute(atom) then
+      entry.again, recomputed = entry.again + 1, recomputed - 1
+    else
+      entry.kept = entry.kept + 1
+    end
+  end
+  return list
+end
+
+--- Sums the terms of a run. recompute_s is what recomputing adds, and is in backward_s already.
+local function sum_of(entries)
+  local sum <const> = { recompute_s = 0, inflight_bytes = 0 }
+  local transient_bytes, peak_bytes = 0, 0
+  for _, entry in ipairs(entries) do
+    local terms <const>, again <const> = entry.terms, entry.again
+    local count <const> = entry.kept + again
+    for field, value in pairs(terms) do
+      if type(value) == "number" and field ~= "recompute_s" and field ~= "inflight_bytes" then
+        sum[field] = (sum[field] or 0) + count * value
+      end
+    end
+    sum.recompute_s = sum.recompute_s + again * terms.recompute_s
+    sum.inflight_bytes = sum.inflight_bytes + entry.kept * terms.inflight_bytes + again * terms.recomputed_inflight_bytes
+    transient_bytes = max(transient_bytes, terms.transient_bytes)
+    if again > 0 then peak_bytes = max(peak_bytes, terms.recompute_peak_bytes) end
+  end
+  sum.backward_s = sum.backward_s + sum.recompute_s
+  sum.transient_bytes, sum.recompute_peak_bytes = transient_bytes + peak_bytes, peak_bytes
+  return sum
+end
+
+--- Terms of an atom for a model that prices whole stages: a stage of the atom alone, less what any stage bears.
+local function terms_by_difference(plugin, island, strategy, ctx)
+  local atoms <const> = ctx.atoms
+  local function stage(first, last, recompute)
+    local asked <const> = cost.complete(strategy)
+    asked.recompute = recompute
+    return plugin.stage(slice.new(ctx.model, atoms, first, last), island, asked, ctx)
+  end
+  local base <const> = strategy.recompute == "selective" and "selective" or "none"
+  local more <const> = type(strategy.recompute) == "table" and strategy.recompute.kind or "full"
+  local function busy_s(one) return one.forward_s + one.backward_s end
+  local stage_s, static_bytes = math.huge, math.huge
+  local seen <const>, singles <const> = {}, {}
+  for i = 1, #atoms do
+    local hash <const> = atoms[i].hash
+    singles[hash] = singles[hash] or stage(i, i, base)
+    local pair <const> = i > 1 and atoms[i - 1].hash .. "," .. hash
+    if pair and not seen[pair] then
+      seen[pair] = true
+      local a <const>, b <const>, both <const> = singles[atoms[i - 1].hash], singles[hash], stage(i - 1, i, base)
+      stage_s = math.min(stage_s, busy_s(a) + busy_s(b) - busy_s(both))
+      static_bytes = math.min(static_bytes, a.static_bytes + b.static_bytes - both.static_bytes)
+    end
+  end
+  local constants <const> = #atoms > 1 and { stage_s = max(0, stage_s), static_bytes = max(0, static_bytes) }
+    or { stage_s = 0, static_bytes = 0 }
+  local function terms_of(atom)
+    local one <const> = singles[atom.hash]
+    local again <const> = can_recompute(atom) and stage(atom.index, atom.index, more) or one
+    local common <const> = constants.stage_s / busy_s(one)
+    return {
+      forward_s = max(0, one.forward_s * (1 - common)), backward_s = max(0, one.backward_s * (1 - common)),
+      recompute_s = max(0, busy_s(again) - busy_s(one)), static_bytes = max(0, one.static_bytes - constants.static_bytes),
+      inflight_bytes = one.inflight_bytes, recomputed_inflight_bytes = math.min(one.inflight_bytes, again.inflight_bytes),
+      transient_bytes = one.transient_bytes, recompute_peak_bytes = max(0, again.transient_bytes - one.transient_bytes),
+    }
+  end
+  return terms_of, constants
+end
+
+--- What the engine's split primitive takes. Under "full" everything is recomputed already, so nothing is left to choose.
+local function engine_terms(entries, constants, strategy, ctx)
+  local all <const> = strategy.recompute == "full"
+  local peak_bytes = 0
+  for _, terms in ipairs(entries) do peak_bytes = max(peak_bytes, terms.recompute_peak_bytes) end
+  local lists <const> = {
+    time_s = {}, recompute_s = {}, static_bytes = {}, inflight_bytes = {}, recomputed_inflight_bytes = {}, transient_bytes = {},
+    recompute_peak_bytes = {}, recomputable = {}, stage_s = constants.stage_s, stage_static_bytes = constants.static_bytes,
+    capacity_bytes = ctx.capacity_bytes, microbatches = ctx.microbatches,
+  }
+  for i, terms in ipairs(entries) do
+    local can <const> = can_recompute(ctx.atoms[i])
+    local now <const> = all and can
+    lists.time_s[i] = terms.forward_s + terms.backward_s + (now and terms.recompute_s or 0)
+    lists.static_bytes[i] = terms.static_bytes
+    lists.inflight_bytes[i] = now and terms.recomputed_inflight_bytes or terms.inflight_bytes
+    lists.transient_bytes[i] = terms.transient_bytes + (all and peak_bytes or 0)
+    lists.recomputable[i] = can and not all
+    lists.recompute_s[i] = terms.recompute_s
+    lists.recomputed_inflight_bytes[i] = math.min(terms.recomputed_inflight_bytes, lists.inflight_bytes[i])
+    lists.recompute_peak_bytes[i] = terms.recompute_peak_bytes
+  end
+  return core.terms(lists)
+end
+
+--- Wraps a loaded cost model for one planning.
+---@param plugin table kind "cost"
+---@param options table its options, checked
+---@return table cost { name, plugin, additive, stage, terms, atom, link, constants }
+function cost.wrap(plugin, options)
+  local places <const> = {} -- by island and B: the plugin's context, and prices and terms by strategy
+
+  local function place_of(island, ctx)
+    local key <const> = island.index .. "," .. ctx.microbatches
+    local place = places[key]
+    if not place or place.ctx.atoms ~= ctx.atoms or place.ctx.training ~= ctx.training or place.island ~= island then
+      place = {
+        island = island, prices = {}, terms = {},
+        ctx = {
+          model = ctx.model, atoms = ctx.atoms, islands = ctx.islands, training = ctx.training, microbatches = ctx.microbatches,
+          samples = ctx.samples, capacity_bytes = ctx.capacity_bytes, tied_link = ctx.tied_link, options = options, memo = {},
+          log = ctx.log,
+        },
+      }
+      places[key] = place
+    end
+    return place
+  end
+
+  --- The same for what depends on memory and links, which a context may know of its own island alone.
+  local function own_place_of(island, ctx)
+    local place <const> = place_of(island, ctx)
+    place.ctx.capacity_bytes, place.ctx.tied_link = ctx.capacity_bytes, ctx.tied_link
+    return place
+  end
+
+  --- Prices of atoms by hash, and the constants of a stage.
+  local function prices_of(place, strategy)
+    local key <const> = terms_key(strategy)
+    local prices = place.prices[key]
+    if prices then return prices, key end
+    prices = { by_hash = {} }
+    local price
+    if plugin.atom then
+      price = function(atom) return plugin.atom(atom, place.island, strategy, place.ctx) end
+      prices.constants = plugin.constants(place.island, strategy, place.ctx)
+    else
+      price, prices.constants = terms_by_difference(plugin, place.island, strategy, place.ctx)
+    end
+    function prices.of(atom)
+      local terms = prices.by_hash[atom.hash]
+      if not terms then
+        terms = check_terms(plugin.name, price(atom))
+        prices.by_hash[atom.hash] = terms
+      end
+      return terms
+    end
+    place.prices[key] = prices
+    return prices, key
+  end
+
+  local function checked(strategy, ctx)
+    if ctx.samples % strategy.dp ~= 0 then
+      error(("strategy: dp: got %d, expected a divisor of the microbatch's %d samples"):format(strategy.dp, ctx.samples), 0)
+    end
+    return cost.complete(strategy)
+  end
+
+  local wrapped <const> = { name = plugin.name, plugin = plugin, additive = plugin.atom ~= nil }
+
+  --- A complete stage: the run of atoms under that strategy.
+  function wrapped.stage(run, island, strategy, ctx)
+    strategy = checked(strategy, ctx)
+    local place <const> = own_place_of(island, ctx)
+    if not plugin.atom then return plugin.stage(run, island, strategy, place.ctx) end
+    local sum <const> = sum_of(census(run, recomputed_count(strategy), prices_of(place, strategy).of))
+    return plugin.close(sum, run, island, strategy, place.ctx)
+  end
+
+  --- The engine's terms of all atoms (probe, split). With recompute none or selective, a split may recompute the first
+  --- layers of a stage in full; with { kind = "selective" }, their attention core; "full" recomputes all.
+  function wrapped.terms(island, strategy, ctx)
+    strategy = checked(strategy, ctx)
+    local place <const> = own_place_of(island, ctx)
+    local prices <const>, key <const> = prices_of(place, strategy)
+    local all <const> = strategy.recompute == "full" and "all," or ""
+    local terms = place.terms[all .. key]
+    if not terms then
+      local entries <const> = {}
+      for i, atom in ipairs(ctx.atoms) do entries[i] = prices.of(atom) end
+      terms = engine_terms(entries, prices.constants, strategy, place.ctx)
+      place.terms[all .. key] = terms
+    end
+    return terms
+  end
+
+  --- Terms of one atom and the constants of a stage, on any island: what lower bounds are made of. Raises for a model that
+  --- prices whole stages (`additive` is false): its terms are estimates and bound nothing.
+  ---@return table terms, table constants { stage_s, static_bytes }
+  function wrapped.atom(atom, island, strategy, ctx)
+    if not plugin.atom then error(("cost model '%s' prices whole stages: it has no terms of atoms"):format(plugin.name), 2) end
+    local prices <const> = prices_of(place_of(island, ctx), checked(strategy, ctx))
+    return prices.of(atom), prices.constants
+  end
+
+  --- Latency and rate of a link between islands as the model sees it.
+  function wrapped.link(link, ctx)
+    if plugin.link then return plugin.link(link, ctx) end
+    return link.latency_s, link.bytes_per_s
+  end
+
+  --- The constants in use on an island, for the plan's list; empty for models that have none.
+  function wrapped.constants(island, ctx)
+    return plugin.constants_used and plugin.constants_used(island, place_of(island, ctx).ctx) or {}
+  end
+
+  return wrapped
+end
+
+return cost

@@ -1,0 +1,222 @@
+--- From a recipe's table to a plan: reads model, cluster and training, groups the cluster into islands, searches, and
+--- builds the plan with all that is needed to check, report and launch it (tangram.plan/1).
+local cluster_json <const> = require "tangram.input.cluster_json"
+local clusters <const> = require "tangram.cluster"
+local core <const> = require "tangram.core"
+local costs <const> = require "tangram.cost"
+local islands <const> = require "tangram.islands"
+local loader <const> = require "tangram.loader"
+local models <const> = require "tangram.model"
+local plans <const> = require "tangram.plan"
+local schema <const> = require "tangram.schema"
+local search <const> = require "tangram.search"
+local trainings <const> = require "tangram.training"
+
+local planner <const> = {}
+
+local plugin_field <const> = function(default, doc)
+  return {
+    any_of = {
+      { type = "string" },
+      { type = "table", fields = { name = { type = "string", required = true }, options = { type = "map", default = {} } } },
+    },
+    default = default, doc = doc,
+  }
+end
+
+local source <const> = function(doc)
+  return { any_of = { { type = "string" }, { type = "table" } }, required = true, doc = doc }
+end
+
+--- The table that tangram.plan takes.
+planner.fields = {
+  model = source "a model, or the path of a config.json",
+  cluster = source "a cluster, or the path of its JSON",
+  training = { type = "table", required = true, doc = "global_batch, seq_len, … (tangram.training)" },
+  parallelizer = plugin_field("uniform", "adapter that plans a slice on an island: a name, a path, or { name =, options = }"),
+  cost = plugin_field("analytic", "cost model: a name, a path, or { name =, options = }"),
+  prune = {
+    type = "list", item = plugin_field(nil, "policy"), default = { "infeasible", "redundant", "bounded" },
+    doc = "pruning policies, first to last",
+  },
+  objective = { type = "enum", values = { "simulated", "paper" }, default = "simulated", doc = "what is minimised" },
+  p2p = { type = "enum", values = { "overlapped", "blocking" }, default = "overlapped", doc = "transfers between stages" },
+  warmup = { type = "enum", values = { "1f1b", "auto" }, default = "1f1b", doc = "microbatches in flight" },
+  gap = { type = "number", min = 0, max = 0.99, default = 0.005, doc = "fraction from the optimum at which to stop" },
+  time_limit_s = { type = "number", above = 0, doc = "seconds after which the best so far is taken" },
+  query_seconds = { type = "number", above = 0, default = 60, doc = "seconds that a parallelizer may take for one query" },
+  top = { type = "integer", min = 1, max = 1000, default = 1, doc = "how many of the best plans to list" },
+  granularity = { type = "enum", values = { "layer", "half" }, default = "layer", doc = "what the model is cut into" },
+  exclude = { type = "list", item = { type = "string" }, default = {}, doc = "nodes to leave out" },
+  tolerance = islands.options.tolerance, islands = islands.options.islands, cut_nodes = islands.options.cut_nodes,
+  split_islands = islands.options.split_islands,
+  merged = { type = "boolean", default = true, doc = "also try the partition that hides the difference between GPUs" },
+}
+
+--- Loads the plugins that a spec names.
+local function load_plugins(spec)
+  local parallelizer <const> = loader.load("parallelizer", spec.parallelizer)
+  local cost_plugin <const> = loader.load("cost", spec.cost)
+  local policies <const> = {}
+  for i, name in ipairs(spec.prune) do policies[i] = loader.load("prune", name) end
+  return parallelizer, cost_plugin, policies
+end
+
+--- Atoms of the model, the adapter's own if it has some; then in the engine's fields.
+local function atoms_of(model, training, spec, parallelizer)
+  local standard <const>, why <const> = core.atoms(model, { seq_len = training.seq_len, granularity = spec.granularity })
+  if not standard then error(why, 0) end
+  if not parallelizer.atoms then return standard end
+  return require("tangram.atoms").check(parallelizer, parallelizer.atoms(model, { training = training, atoms = standard }))
+end
+
+--- A cost whose stages are known as such (search.lua tells whether an adapter's times are the cost model's).
+local function tracked(cost_plugin)
+  local cost <const>, made <const> = costs.wrap(cost_plugin, cost_plugin.options), setmetatable({}, { __mode = "k" })
+  local stage <const> = cost.stage
+  function cost.stage(...)
+    local result <const> = stage(...)
+    if type(result) == "table" then made[result] = true end
+    return result
+  end
+  function cost.made(one) return made[one] end
+  return cost
+end
+
+--- A record of each GPU type in the cluster, by name.
+local function devices_of(description)
+  local names <const>, records <const> = {}, {}
+  for name in pairs(description.gpus) do names[#names + 1] = name end
+  table.sort(names)
+  for i, name in ipairs(names) do
+    records[i] = setmetatable({ name = name }, { __index = description.gpus[name] })
+  end
+  return records
+end
+
+--- What all partitions of one planning share.
+---@param spec table checked against planner.fields
+---@return table setting
+function planner.setting(spec)
+  local setting <const> = { spec = spec, warnings = {} }
+  local function warn(list)
+    for _, text in ipairs(list or {}) do setting.warnings[#setting.warnings + 1] = text end
+  end
+  local warnings
+  setting.model, warnings = models.read(spec.model)
+  warn(warnings)
+  setting.cluster = type(spec.cluster) == "string" and cluster_json.read(spec.cluster) or clusters.describe(spec.cluster)
+  if #spec.exclude > 0 then setting.cluster = clusters.without(setting.cluster, spec.exclude) end
+  setting.training = trainings.check(spec.training)
+  setting.parallelizer, setting.cost_plugin, setting.policies = load_plugins(spec)
+  local precision <const>, note <const> = trainings.resolve_precision(setting.training, devices_of(setting.cluster))
+  if not precision then error(note, 0) end
+  setting.training.precision = precision
+  warn { note }
+  setting.atoms = atoms_of(setting.model, setting.training, spec, setting.parallelizer)
+  setting.cost = tracked(setting.cost_plugin)
+  setting.log = function(text) warn { text } end
+  return setting
+end
+
+local function same_partition(a, b)
+  if #a.islands ~= #b.islands then return false end
+  for i, island in ipairs(a.islands) do
+    if table.concat(island.nodes, "\0") ~= table.concat(b.islands[i].nodes, "\0") then return false end
+  end
+  return true
+end
+
+--- The fewest islands and, unless it is the same or not wanted, the merged partition.
+local function partitions_of(setting)
+  local spec <const> = setting.spec
+  local first <const> = islands.group(setting.cluster, {
+    tolerance = spec.tolerance, islands = spec.islands, cut_nodes = spec.cut_nodes, split_islands = spec.split_islands,
+  })
+  for _, text in ipairs(first.warnings) do setting.log(text) end
+  if not first.proved_fewest then
+    setting.log "the islands are not proved the fewest: more than 16 groups of unlike nodes"
+  end
+  local merged <const> = spec.merged and islands.group(setting.cluster,
+    { merged = true, cut_nodes = spec.cut_nodes, split_islands = spec.split_islands })
+  if merged and not same_partition(first, merged) then return { first, merged } end
+  return { first }
+end
+
+--- What search.run takes, for one partition.
+function planner.problem(setting, partition)
+  local bounds = true
+  if setting.parallelizer.own_times then
+    bounds = false
+    setting.log(("%s brings its own times, so no pair is dropped by a bound"):format(setting.parallelizer.name))
+  end
+  return {
+    model = setting.model, atoms = setting.atoms, cluster = partition.cluster, islands = partition.islands,
+    training = setting.training, microbatches = trainings.microbatch_counts(setting.training),
+    parallelizer = setting.parallelizer, cost = setting.cost, cost_plugin = setting.cost_plugin,
+    policies = setting.policies, bounds = bounds, seconds = setting.spec.query_seconds, log = setting.log,
+  }
+end
+
+local function add_counts(sum, result)
+  for _, name in ipairs { "all", "queried", "reused" } do sum[name] = (sum[name] or 0) + result[name] end
+  sum.pruned, sum.failed = sum.pruned or {}, sum.failed or {}
+  for policy, count in pairs(result.pruned) do sum.pruned[policy] = (sum.pruned[policy] or 0) + count end
+  if result.reused > 0 then sum.pruned.redundant = (sum.pruned.redundant or 0) + result.reused end
+end
+
+--- Searches the partitions, fewest islands first, the merged one with the best so far as cutoff.
+---@param setting table planner.setting
+---@param hooks { before: fun(islands: table[])?, progress: fun(...)? }?
+---@return table outcome { best = result?, islands, proved_fewest, counts, results }
+function planner.search(setting, hooks)
+  hooks = hooks or {}
+  local spec <const> = setting.spec
+  local started_s <const> = core.clock_s()
+  local partitions <const> = partitions_of(setting)
+  if hooks.before then hooks.before(partitions[1].islands, setting.training) end
+  local outcome <const> = { counts = {}, partitions = partitions, bound_s = math.huge, failed = {} }
+  for _, partition in ipairs(partitions) do
+    local left_s <const> = spec.time_limit_s and spec.time_limit_s - (core.clock_s() - started_s)
+    if left_s and left_s <= 0 then break end
+    local problem <const> = planner.problem(setting, partition)
+    local result <const>, why <const> = search.run(problem, {
+      gap = spec.gap, top = spec.top, cutoff = outcome.best and outcome.best.best.time_s, time_limit_s = left_s,
+      objective = spec.objective, p2p = spec.p2p, warmup = spec.warmup, left_out = not hooks.any,
+      progress = hooks.progress, any = hooks.any,
+    })
+    if not result then error(why, 0) end
+    add_counts(outcome.counts, result)
+    for _, one in ipairs(result.failed) do
+      outcome.failed[#outcome.failed + 1] = { complaint = one, islands = partition.islands }
+    end
+    outcome.first = outcome.first or result
+    outcome.bound_s = math.min(outcome.bound_s, result.bound_s)
+    outcome.stopped = outcome.stopped or result.stopped
+    if result.found then outcome.best, outcome.partition, outcome.problem = result, partition, problem end
+    if result.stopped then break end
+  end
+  return outcome
+end
+
+--- Plans. Raises one line for wrong input; returns nil, why, status where there is no plan.
+---@param spec table see planner.fields
+---@param hooks table? see planner.search
+---@return table? plan tangram.plan/1
+---@return string? why
+---@return integer? status 3: nothing fits; 4: stopped before any plan
+function planner.plan(spec, hooks)
+  local checked <const> = schema.check(spec, planner.fields, "plan")
+  local setting <const> = planner.setting(checked)
+  local outcome <const> = planner.search(setting, hooks)
+  if not outcome.best then
+    if outcome.stopped then return nil, "stopped before any plan was found", 4 end
+    return nil, require("tangram.diagnose").explain(setting, outcome), 3
+  end
+  local plan <const> = plans.build(setting, outcome)
+  local right <const>, wrong <const> = core.plan_check(plans.encode(plan))
+  if not right then error("internal: the plan does not pass its check: " .. wrong) end
+  return plan
+end
+
+return planner

@@ -1,0 +1,172 @@
+--- Feeds damaged input to every parser that Lua reaches: `build/tangram tests/fuzz/mutate.lua SECONDS [SEED]`.
+--- Found is a crash, more than a second, or an error that is not one line written for people. The last line says how many
+--- inputs were tried; a find stops the run with status 1 and leaves the input in build/fuzz-find.txt.
+local core <const> = require "tangram.core"
+
+local seconds <const>, seed <const> = tonumber(arg[1]) or 5, math.tointeger(tonumber(arg[2])) or os.time()
+local LIMIT_S <const> = 1
+math.randomseed(seed)
+
+local function read(path)
+  local file <close> = assert(io.open(path, "rb"))
+  return file:read "a"
+end
+
+--- A parser takes text; it returns what it read, returns nil and a sentence, or raises a sentence.
+local targets <const> = {}
+
+local function target(name, seeds, parse) targets[#targets + 1] = { name = name, seeds = seeds, parse = parse } end
+
+--- A parser of a Lua table, by way of JSON.
+local function of_table(check)
+  return function(text)
+    local value <const>, why <const> = core.json_decode(text)
+    if value == nil then return nil, why end
+    return check(value)
+  end
+end
+
+local models <const> = { read "recipes/models/llama-3.1-8b.json", read "recipes/models/qwen3-30b-a3b.json" }
+local plan <const> = read "tests/golden/plan.json"
+
+target("json", { plan, models[1], '{"a":[1,2.5e-3,null,true,"\\u00e9\\n"],"b":{}}' }, function(text)
+  local value <const>, why <const> = core.json_decode(text)
+  if value == nil then return nil, why end
+  local again <const> = core.json_encode(value)
+  assert(core.json_encode(core.json_decode(again)) == again, "the round trip changes it")
+end)
+
+target("model", models, function(text) return (require "tangram.input.hf".parse(text, {})) end)
+
+target("model table", {
+  '{"family":"gpt2","hidden":1024,"layers":4,"heads":16,"vocab":51200}',
+  '{"family":"llama","hidden":64,"layers":2,"heads":8,"kv_heads":2,"ffn":128,"gated":true,"vocab":100,"experts":4,'
+    .. '"experts_per_token":2,"expert_ffn":32,"layer_mlp":["dense","moe"],"window":16,"layer_attention":["full","sliding"]}',
+}, of_table(function(value) return require "tangram.model".new(value) end))
+
+target("training", {
+  '{"global_batch":96,"seq_len":2048,"precision":"auto","gradient_bytes":2,"attention":"flash","dropout":true,'
+    .. '"memory_margin":0.1,"microbatches":{"min":4,"max":96}}',
+  '{"global_batch":1024,"seq_len":4096,"optimizer":"adam","microbatches":[8,64]}',
+}, of_table(function(value) return require "tangram.training".check(value) end))
+
+target("cluster", {
+  '{"format":"tangram.cluster/1","nodes":['
+    .. '{"name":"a1","gpu":"a100-pcie-80","gpus":4,"intra_bytes_per_s":{"2":2.53e11,"4":4.4e10},"memory_bytes":85899345920},'
+    .. '{"name":"v","count":3,"gpu":"my-gpu","gpus":8,"intra_bytes_per_s":1e10}],'
+    .. '"network":{"default":{"bytes_per_s":3e9,"latency_s":2e-5},'
+    .. '"links":[{"between":["a1","v-1"],"bytes_per_s":{"1":2.45e9,"2":4.36e9},"latency_s":2e-5}]},'
+    .. '"gpus":{"my-gpu":{"fp16_flops":1e14,"memory_bytes":34359738368,"memory_bytes_per_s":9e11}}}',
+}, of_table(function(value)
+  local cluster <const> = require "tangram.cluster"
+  return cluster.build(cluster.describe(value, "fuzz.json"))
+end))
+
+target("units", { "80 GiB", "25 Gb/s", "312 TFLOP/s", "20 us", "1.5e3 MB/s", "0.5 min" }, function(text)
+  local units <const> = require "tangram.units"
+  for _, name in ipairs { "bytes", "bytes_per_s", "flops", "seconds" } do
+    local value <const>, why <const> = units[name](text)
+    assert(value or type(why) == "string", "neither a value nor a sentence")
+    assert(not value or value >= 0 and value < math.huge, "a value out of range")
+  end
+end)
+
+local numbers <const> = {
+  "0", "-1", "1.5", "1e308", "-1e308", "5e-324", "1e999", "9223372036854775807", "9007199254740993", "2147483648", "-0.0", "NaN",
+  "16777216", "3",
+}
+local tokens <const> = {
+  "null", "true", "{}", "[]", '""', '"x"', "[[[[", '{"a":', ",", "\0", "\n", "\\u0000", "\xff\xfe", '"\\ud800"', "é", "%s%n", "-", "e", " ",
+}
+
+local function pick(list) return list[math.random(#list)] end
+
+--- A random span of the text.
+local function span(text)
+  local first <const> = math.random(#text + 1)
+  return first, math.min(#text, first + math.random(0, math.random(2) == 1 and 3 or 40))
+end
+
+local mutations <const> = {
+  function(text) -- another number
+    local spots <const> = {}
+    for first, last in text:gmatch "()%-?%d[%d.eE+-]*()" do spots[#spots + 1] = { first, last } end
+    if #spots == 0 then return text end
+    local spot <const> = pick(spots)
+    return text:sub(1, spot[1] - 1) .. pick(numbers) .. text:sub(spot[2])
+  end,
+  function(text) -- a field or element gone, or there twice
+    local spots <const> = {}
+    for first, last in text:gmatch "[{%[,]()[^{}%[%],]*()" do spots[#spots + 1] = { first, last } end
+    if #spots == 0 then return text end
+    local spot <const> = pick(spots)
+    local part <const> = math.random(2) == 1 and "" or text:sub(spot[1], spot[2] - 1) .. "," .. text:sub(spot[1], spot[2] - 1)
+    return text:sub(1, spot[1] - 1) .. part .. text:sub(spot[2])
+  end,
+  function(text) -- another value of any kind
+    local spots <const> = {}
+    for first, last in text:gmatch ':()[^,{}%[%]]+()' do spots[#spots + 1] = { first, last } end
+    if #spots == 0 then return text end
+    local spot <const> = pick(spots)
+    return text:sub(1, spot[1] - 1) .. pick(math.random(2) == 1 and numbers or tokens) .. text:sub(spot[2])
+  end,
+  function(text) -- a byte
+    local at <const> = math.random(#text + 1)
+    return text:sub(1, at - 1) .. string.char(math.random(0, 255)) .. text:sub(at + 1)
+  end,
+  function(text) -- a span gone
+    local first <const>, last <const> = span(text)
+    return text:sub(1, first - 1) .. text:sub(last + 1)
+  end,
+  function(text) -- a span again, elsewhere
+    local first <const>, last <const> = span(text)
+    local at <const> = math.random(#text + 1)
+    return text:sub(1, at - 1) .. text:sub(first, last) .. text:sub(at)
+  end,
+  function(text) return text:sub(1, math.random(0, #text)) end,
+  function(text)
+    local at <const> = math.random(#text + 1)
+    return text:sub(1, at - 1) .. pick(tokens) .. text:sub(at)
+  end,
+}
+
+--- What no message for people holds: the place of Lua code, a traceback, Lua's own words.
+local slips <const> = { "^tangram[%w_.]*:%d", "attempt to ", "bad argument", "assertion failed", "stack overflow", "\n" }
+
+--- Nil if the parser kept its promise, or what it did.
+local function wrong(parse, text)
+  local start_s <const> = core.clock_s()
+  local _ <const>, ok <const>, value <const>, refusal <const> = core.limited(2 * LIMIT_S, pcall, parse, text)
+  if core.clock_s() - start_s > LIMIT_S then return ("took %.1f s"):format(core.clock_s() - start_s) end
+  if ok and not refusal then return nil end
+  local why <const> = ok and refusal or value
+  if type(why) ~= "string" or why == "" then return "an error that is no sentence: " .. tostring(why) end
+  for _, slip in ipairs(slips) do
+    if why:find(slip) then return "not a sentence for people: " .. why end
+  end
+end
+
+local function found(one, text, what)
+  local file <close> = assert(io.open("build/fuzz-find.txt", "wb"))
+  file:write(text)
+  print(("%s: %s\nseed %d; the input is in build/fuzz-find.txt"):format(one.name, what, seed))
+  os.exit(1, true)
+end
+
+for _, one in ipairs(targets) do
+  for _, text in ipairs(one.seeds) do
+    local ok <const>, value <const>, why <const> = pcall(one.parse, text)
+    if not ok or value == nil and why then found(one, text, "a seed is refused: " .. tostring(why or value)) end
+  end
+end
+
+local tried, until_s = 0, core.clock_s() + seconds
+while core.clock_s() < until_s do
+  local one <const> = targets[tried % #targets + 1]
+  local text = pick(one.seeds)
+  for _ = 1, math.random(4) do text = pick(mutations)(text) end
+  local what <const> = wrong(one.parse, text)
+  if what then found(one, text, what) end
+  tried = tried + 1
+end
+print(("%d inputs, nothing found (seed %d)"):format(tried, seed))

@@ -1,0 +1,97 @@
+local measured <const> = require "tests.spec.measured"
+local pricing <const> = require "tests.spec.pricing"
+
+local PATH <const> = "lua/cost/analytic.lua"
+local GIB <const> = 2 ^ 30
+
+describe("analytic: against measured runs", function()
+  --- Mean absolute misses by source (and GPU or kind of model) of what `pick` gives of a row: prediction and figure.
+  local function misses(rows, pick)
+    local sums <const>, counts <const> = {}, {}
+    for _, row in ipairs(rows) do
+      local predicted <const>, figure <const> = pick(row, measured.predict(row))
+      if predicted and figure then
+        local group <const> = row.source_key .. " " .. (row.kind == "moe" and "moe" or row.gpu:match "^%w+")
+        sums[group] = (sums[group] or 0) + math.abs(predicted / figure - 1)
+        counts[group] = (counts[group] or 0) + 1
+      end
+    end
+    for group, sum in pairs(sums) do sums[group] = sum / counts[group] end
+    return sums, counts
+  end
+  --- Largest mean miss and rows of each group: what the calibration reached on these rows, and a little.
+  local function check(bars, means, counts)
+    for group, bar in pairs(bars) do
+      assert.equal(bar[2], counts[group], group)
+      assert.is_true(means[group] <= bar[1], ("%s: %.3f"):format(group, means[group]))
+    end
+  end
+
+  it("time: within the bar of each source", function()
+    local rows <const> = measured.rows()
+    if not rows then return pending "data/measured is not there" end
+    check({
+      ["vtrain_multi A100"] = { 0.075, 79 }, ["bigscience_a100 A100"] = { 0.06, 72 }, ["megatron_sc21 A100"] = { 0.06, 6 },
+      ["korthikanti22 A100"] = { 0.05, 5 }, ["llmfoundry A100"] = { 0.04, 100 }, ["llmfoundry H100"] = { 0.035, 59 },
+      ["mbridge_h100 H100"] = { 0.05, 10 }, ["mbridge_h100 moe"] = { 0.13, 12 }, ["simumax_b200 B200"] = { 0.04, 26 },
+      ["simumax_b200 moe"] = { 0.04, 7 }, ["dlperf_megatron_v100 V100"] = { 0.07, 14 },
+    }, misses(rows, function(row, seconds) return seconds, row.iter_time_s end))
+  end)
+  it("memory: within 10 % where the whole is printed", function()
+    local rows <const> = measured.rows()
+    if not rows then return pending "data/measured is not there" end
+    check({ ["simumax_b200 B200"] = { 0.03, 26 }, ["simumax_b200 moe"] = { 0.03, 7 }, ["bigscience_a100 A100"] = { 0.1, 39 } },
+      misses(rows, function(row, _, bytes) return bytes and bytes / GIB, row.mem_gib end))
+  end)
+
+  it("fully sharded experts: LAER-MoE's figures on 32 A100, given its logs' imbalance", function()
+    local e8 <const> = {
+      family = "mixtral", hidden = 4096, layers = 32, heads = 32, kv_heads = 8, head_dim = 128, ffn = 14336, vocab = 32000,
+      experts = 8, experts_per_token = 2, expert_ffn = 14336,
+    }
+    local e16 <const> = {
+      family = "mixtral", hidden = 4096, layers = 24, heads = 32, kv_heads = 8, head_dim = 128, ffn = 14336, vocab = 32000,
+      experts = 16, experts_per_token = 4, expert_ffn = 7168,
+    }
+    -- model, imbalance of static expert parallelism, seconds of FSDP + EP and of FSEP
+    for _, case in ipairs { { e8, 1.66, 35.66, 26.33 }, { e16, 1.73, 27.79, 18.85 } } do
+      local description <const>, imbalance <const>, static_s <const>, sharded_s <const> = table.unpack(case)
+      local island <const> = pricing.island {
+        gpus = 32, intra = { { 2, 216e9 } }, inter = { rates = { { 1, 89e9 } }, latency_s = 2e-5 },
+      }
+      local ctx <const> = pricing.context(description, { global_batch = 128, seq_len = 8192 }, island, 2)
+      local cost <const> = pricing.wrap(PATH, { imbalance = imbalance })
+      local function step_s(strategy)
+        local stage <const> = cost.stage(pricing.run(ctx), island, strategy, ctx)
+        return 2 * (stage.forward_s + stage.backward_s) + stage.sync_s
+      end
+      local static <const> = step_s { dp = 32, tp = 1, ep = 8, zero = 3, recompute = "full" }
+      local sharded <const> = step_s { dp = 32, tp = 1, fsep = true, zero = 3, recompute = "full" }
+      assert.near(1, static / static_s, 0.2)
+      assert.near(1, sharded / sharded_s, 0.2)
+      assert.near(1, static / sharded / (static_s / sharded_s), 0.1)
+    end
+  end)
+
+  it("the paper's first step of C3: 32 s on 4 A100, attention recomputed in part of the layers", function()
+    local island <const> = pricing.island {
+      gpus = 4, gpus_per_node = 4, intra = { { 2, 253.5e9 }, { 4, 44.2e9 } },
+    }
+    local gpt_13b <const> = { family = "gpt2", hidden = 5120, layers = 40, heads = 40, vocab = 50272, positions = 2048 }
+    local ctx <const> = pricing.context(gpt_13b, {
+      global_batch = 128, seq_len = 2048, precision = "fp16", attention = "unfused", dropout = true, memory_margin = 0.08,
+    }, island, 128)
+    local cost <const> = pricing.wrap(PATH)
+    local _, _, bounds <const>, recomputed <const> =
+      cost.terms(island, { dp = 1, tp = 1, recompute = { kind = "selective" } }, ctx):split(1, 42, 4, 0, true)
+    local first, sum_s, worst_s, sync_s = 1, 0, 0, 0
+    for i, last in ipairs(bounds) do
+      local strategy <const> = { dp = 1, tp = 1, recompute = { kind = "selective", layers = recomputed[i] } }
+      local stage <const> = cost.stage(pricing.run(ctx, first, last), island, strategy, ctx)
+      local busy_s <const> = stage.forward_s + stage.backward_s
+      sum_s, worst_s, sync_s, first = sum_s + busy_s, math.max(worst_s, busy_s), math.max(sync_s, stage.sync_s), last + 1
+    end
+    assert.near(31.1, sum_s + 127 * worst_s + sync_s, 3.1)
+    assert.is_true(recomputed[1] > 0 and recomputed[1] > recomputed[2] and recomputed[3] + recomputed[4] == 0)
+  end)
+end)
