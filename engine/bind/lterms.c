@@ -241,11 +241,11 @@ void tg_open_terms(lua_State *L)
                                          {"max_inflight", max_inflight},
                                          {"max_successors", max_successors},
                                          {NULL, NULL}};
-    static const luaL_Reg methods[] = {
-        {"split", terms_split}, {"probe", terms_probe}, {"__len", terms_length}, {NULL, NULL}};
+    static const luaL_Reg methods[] = {{"split", terms_split}, {"probe", terms_probe}, {NULL, NULL}};
     if (luaL_newmetatable(L, TERMS)) {
-        luaL_setfuncs(L, methods, 0);
-        lua_pushvalue(L, -1);
+        lua_pushcfunction(L, terms_length);
+        lua_setfield(L, -2, "__len");
+        luaL_newlib(L, methods); /* not the metatable: plugins could reach it as a field and change it */
         lua_setfield(L, -2, "__index");
         lua_pushliteral(L, "tangram.Terms");
         lua_setfield(L, -2, "__metatable");
