@@ -4,16 +4,7 @@
 #define TG_SEARCH_PROVIDER_H
 
 #include "pipeline/instance.h"
-
-typedef enum { TG_RECOMPUTE_NONE, TG_RECOMPUTE_SELECTIVE, TG_RECOMPUTE_FULL } tg_recompute;
-
-typedef struct {
-    int dp, tp, cp, ep, etp, zero;
-    bool sp, fsep;
-    tg_recompute recompute;
-    int recompute_layers; /* with TG_RECOMPUTE_FULL; -1: all */
-    bool offload_optimizer, offload_activations;
-} tg_strategy;
+#include "pipeline/strategy.h"
 
 /* A named share of a figure, for reports. */
 typedef struct {
