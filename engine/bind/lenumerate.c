@@ -230,7 +230,8 @@ static tg_query_limits read_limits(lua_State *L, double time_limit_s)
  * objective, p2p, warmup, left_out, any, query_seconds, query_memory_bytes. Who plans: either worker, the text that
  * each of `workers` states gives to the module tangram.worker, whose function returns plan; or plan itself, in this
  * state. Callbacks, with indices from 1, slices inclusive:
- *   plan(island, first, last, microbatches, successors) -> list of plans | nil, why, own times, list of notes
+ *   plan(island, first, last, microbatches, successors) -> list of plans | nil; why; then own_times, notes (or nil)
+ *   answered(own_times, notes), of answers with either, in the order of asking
  *   key(island, first, last) -> string
  *   keep(island, first, last, microbatches) -> nil | policy's name
  *   bound(island, first, last, microbatches) -> seconds

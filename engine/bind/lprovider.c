@@ -127,21 +127,6 @@ static const char *copy_line(plan_call *call, lua_State *L, int index)
     return copied;
 }
 
-/* The list at index, of what was logged. */
-static void read_notes(plan_call *call, lua_State *L, int index)
-{
-    int count = lua_istable(L, index) ? (int)lua_rawlen(L, index) : 0;
-    const char **notes = tg_arena_alloc(call->arena, (size_t)count, sizeof *notes);
-    call->memory_out = call->memory_out || !notes;
-    for (int i = 0; i < count && !call->memory_out; i++) {
-        lua_rawgeti(L, index, i + 1);
-        notes[i] = copy_line(call, L, lua_gettop(L));
-        lua_pop(L, 1);
-    }
-    call->out->notes = notes;
-    call->out->note_count = call->memory_out ? 0 : count;
-}
-
 /* (plan, plan_call), under limits: the answer's tables may have metamethods of the plugin's. */
 static int call_plan(lua_State *L)
 {
@@ -151,7 +136,10 @@ static int call_plan(lua_State *L)
     lua_pushinteger(L, call->query->microbatches);
     lua_pushinteger(L, call->query->successors);
     lua_call(L, 5, 4);
-    read_notes(call, L, 4);
+    if (lua_type(L, 4) == LUA_TSTRING) {
+        call->out->notes = tg_arena_strdup(call->arena, lua_tostring(L, 4));
+        call->memory_out = !call->out->notes;
+    }
     call->out->own_times = lua_toboolean(L, 3);
     if (lua_isnil(L, 1)) {
         call->out->outcome = TG_NO_PLAN;
@@ -193,6 +181,20 @@ tg_status tg_lua_plan(lua_State *L, const tg_query *query, const tg_query_limits
     return call.memory_out ? tg_fail(err, TG_EMEMORY, "out of memory") : TG_OK;
 }
 
+static void answered(void *self, const tg_query *query, const tg_answer *answer)
+{
+    (void)query;
+    tg_lua_provider *provider = self;
+    lua_State *L = provider->L;
+    if (!answer->own_times && !answer->notes)
+        return;
+    push_callback(provider, "answered");
+    lua_pushboolean(L, answer->own_times);
+    lua_pushstring(L, answer->notes);
+    if (lua_pcall(L, 2, 0, 0) != LUA_OK)
+        lua_pop(L, 1);
+}
+
 static tg_status plan(void *self, const tg_query *query, tg_arena *arena, tg_answer *out, tg_error *err)
 {
     tg_lua_provider *provider = self;
@@ -212,6 +214,7 @@ void tg_make_lua_provider(tg_lua_provider *self, tg_provider *out)
 {
     *out = (tg_provider){.self = self};
     out->plan = has_callback(self, "plan") ? plan : NULL;
+    out->answered = has_callback(self, "answered") ? answered : NULL;
     out->keep = has_callback(self, "keep") ? keep : NULL;
     out->key = has_callback(self, "key") ? key : NULL;
     out->bound = has_callback(self, "bound") ? bound : NULL;

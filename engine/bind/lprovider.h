@@ -23,7 +23,7 @@ typedef struct {
 void tg_make_lua_provider(tg_lua_provider *self, tg_provider *out);
 
 /* Asks the function at the top of the stack, which is popped: plan(island, first, last, microbatches, successors) ->
- * list of plans | nil; why; whether it brings its own times; list of what was logged. Whatever it raises or returns is
+ * list of plans | nil; why; whether it brings its own times; what was logged. Whatever it raises or returns is
  * an answer: only lack of memory is a status. Past deadline_s, or interrupted, the query is TG_UNASKED. */
 tg_status tg_lua_plan(lua_State *L, const tg_query *query, const tg_query_limits *limits, tg_arena *arena,
                       tg_answer *out, tg_error *err);

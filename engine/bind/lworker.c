@@ -14,6 +14,7 @@ static int set_up(lua_State *L)
 {
     const tg_worker_source *source = lua_touserdata(L, 1);
     luaL_openlibs(L);
+    lua_gc(L, LUA_GCINC, 400, 0, 0); /* as the program's own state */
     tg_preload(L, source->modules);
     lua_getglobal(L, "package");
     lua_pushstring(L, source->path);
