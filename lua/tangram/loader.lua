@@ -2,6 +2,8 @@
 --- runs without io, os, debug and bytecode, and can't change what others see.
 local contract <const> = require "tangram.contract"
 local core <const> = require "tangram.core"
+local plain <const> = require "tangram.plain"
+local sandbox <const> = require "tangram.sandbox"
 
 local loader <const> = {}
 
@@ -32,51 +34,6 @@ local function readable(path)
   local text <const> = file:read "a" -- nil for a folder
   file:close()
   return text
-end
-
-local function shallow(t)
-  local copy <const> = {}
-  for key, value in pairs(t) do copy[key] = value end
-  return copy
-end
-
---- What of the engine plugins may call: arithmetic, nothing that reaches files or other scripts.
-local engine_functions <const> = { "bears", "max_inflight", "nearest", "pareto", "partition", "terms" }
-
---- A copy of one of the library's modules for one plugin.
-local function module_for_plugins(plugin, module)
-  if module == "tangram.core" then
-    local copy <const> = {}
-    for _, name in ipairs(engine_functions) do copy[name] = core[name] end
-    return copy
-  elseif type(module) == "string" and (module:match "^tangram%.formulas%." or module:match "^tangram%.catalog%f[%.%z]"
-        or module == "tangram.strategies" or module == "tangram.floors" or module == "tangram.units") then
-    return shallow(require(module))
-  end
-  error(("%s: require '%s': plugins can load only tangram's formulas, catalogue, strategies, floors, units and core"):format(plugin,
-    tostring(module)), 3)
-end
-
---- What a plugin may use, made anew for each, so that none can patch it for another.
-local function environment(name)
-  local env <const> = {
-    assert = assert, error = error, ipairs = ipairs, next = next, pairs = pairs, pcall = pcall, print = nil,
-    rawequal = rawequal, rawget = rawget, rawlen = rawlen, rawset = rawset, select = select, setmetatable = setmetatable,
-    tonumber = tonumber, tostring = tostring, type = type, xpcall = xpcall, _VERSION = _VERSION,
-    math = shallow(math), string = shallow(string), table = shallow(table), utf8 = shallow(utf8),
-  }
-  env.string.dump = nil
-  env.getmetatable = function(value)
-    if type(value) == "table" then return getmetatable(value) end
-    return nil
-  end
-  local loaded <const> = {}
-  env.require = function(module)
-    if not loaded[module] then loaded[module] = module_for_plugins(name, module) end
-    return loaded[module]
-  end
-  env._G = env
-  return env
 end
 
 --- Path and text of the plugin's source.
@@ -116,10 +73,30 @@ function loader.list(kind)
   return names
 end
 
+--- A plugin from its source, under limits. Raises one line if it breaks its contract.
+---@param kind "parallelizer"|"cost"|"prune"
+---@param path string its file
+---@param text string its source
+---@param values table its options
+---@return table plugin checked; its `options` are values, `option_fields` the schema, `path` and `source` its file
+function loader.make(kind, path, text, values)
+  local chunk <const>, why <const> = load(text, "@" .. path, "t", sandbox.environment(path))
+  if not chunk then error(why, 0) end
+  local ok <const>, checked <const>, cut <const> = core.guarded(contract.limits.seconds, contract.limits.memory_bytes, function()
+    local plugin <const> = contract.check_plugin(kind, plain(chunk()), path)
+    plugin.option_fields = plugin.options
+    plugin.options = contract.check_options(plugin, values, path)
+    return plugin
+  end)
+  if not ok then error(cut and ("%s: %s"):format(path, checked) or checked, 0) end
+  checked.path, checked.source = path, text
+  return checked
+end
+
 --- Loads a plugin by name or path and fills in its options. Raises one line for a plugin that breaks its contract.
 ---@param kind "parallelizer"|"cost"|"prune"
 ---@param request string|table a name, a path, or { name =, options = { … } }
----@return table plugin checked; its `options` are values, `option_fields` the schema, `path` and `source` its file
+---@return table plugin as loader.make's; `request` is its name as asked for
 function loader.load(kind, request)
   local name <const> = type(request) == "table" and request.name or request
   if type(name) ~= "string" then
@@ -127,15 +104,9 @@ function loader.load(kind, request)
   end
   local path <const>, text <const> = find(kind, name)
   if not path then error(text, 0) end
-  local chunk <const>, why <const> = load(text, "@" .. path, "t", environment(path))
-  if not chunk then error(why, 0) end
-  local ok <const>, plugin <const> = pcall(chunk)
-  if not ok then error(("%s: %s"):format(path, tostring(plugin)), 0) end
-  local checked <const> = contract.check_plugin(kind, plugin, path)
-  checked.path, checked.source, checked.request = path, text, name
-  checked.option_fields = checked.options
-  checked.options = contract.check_options(checked, type(request) == "table" and request.options or {}, path)
-  return checked
+  local plugin <const> = loader.make(kind, path, text, type(request) == "table" and request.options or {})
+  plugin.request = name
+  return plugin
 end
 
 return loader

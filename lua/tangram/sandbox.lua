@@ -41,7 +41,8 @@ local function guarded_table()
   return copy
 end
 
-local function guarded_string()
+--- The functions of strings.
+function sandbox.strings()
   local copy <const> = plain(string)
   copy.dump = nil
   copy.rep = function(text, count, separator)
@@ -105,7 +106,7 @@ function sandbox.environment(plugin)
     "tostring", "type", "xpcall", "_VERSION",
   })
   env.getmetatable, env.setmetatable = guarded_getmetatable, guarded_setmetatable
-  env.math, env.string, env.table, env.utf8 = guarded_math(), guarded_string(), guarded_table(), plain(utf8)
+  env.math, env.string, env.table, env.utf8 = guarded_math(), sandbox.strings(), guarded_table(), plain(utf8)
   local loaded <const> = {}
   env.require = function(name)
     if name == nil then error("require: got nothing, expected the name of a module", 2) end
