@@ -55,6 +55,7 @@ static int run(lua_State *L)
     int argc = (int)lua_tointeger(L, 1);
     char **argv = lua_touserdata(L, 2);
     luaL_openlibs(L);
+    lua_gc(L, LUA_GCINC, 400, 0, 0); /* planning makes many small tables: collect less often */
     preload(L);
     lua_createtable(L, argc, 1);
     for (int i = 0; i < argc; i++) {

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_CELLS = 1 << 24 };
+
 /* Stands for infinity in the values: products with 0 stay numbers. */
 static const double dead = 1e300;
 
@@ -40,6 +42,12 @@ tg_status tg_tables_make(tg_arena *arena, tg_problem *problem, tg_halt *halt, tg
         !out->scratch)
         return out_of_memory(err);
     return TG_OK;
+}
+
+bool tg_tables_fit_by_class(const tg_tables *tables)
+{
+    const size_t cells = ((size_t)tables->problem->atoms + 1) * (size_t)tables->reach.sets;
+    return tables->problem->classes > 1 && cells * (size_t)tables->problem->classes <= MOST_CELLS;
 }
 
 void tg_tables_free(tg_tables *tables)

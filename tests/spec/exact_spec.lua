@@ -1,4 +1,3 @@
-local core <const> = require "tangram.core"
 local flat <const> = require "tests.spec.fixtures.flat"
 local pricing <const> = require "tests.spec.pricing"
 local schema <const> = require "tangram.schema"
