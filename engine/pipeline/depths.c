@@ -42,7 +42,7 @@ static tg_status choose(tg_depths *depths, const tg_chain *sequence, tg_label be
     if (k && depths->chain.p2p == TG_BLOCKING && high > next + 2)
         high = next + 2;
     tg_status status = TG_OK;
-    for (int w = low; w <= (high > low ? high : low) && status == TG_OK && !tg_halted(halt); w++) {
+    for (int w = low; w <= high && status == TG_OK && !tg_halted(halt); w++) {
         const tg_label label = tg_chain_push(&depths->chain, sequence->stage[k], sequence->transfer_s[k], w, w, behind);
         depths->depth[S - 1 - k] = w;
         if (fmax(label.e + depths->add_e[k], label.x + depths->add_x[k]) < depths->target)
