@@ -145,6 +145,9 @@ local function chain(stages, transfer_s, microbatches)
   return core.json_encode(instance)
 end
 
+local nothing <const> = [[{ "format": "tangram.instance/1", "atoms": 2, "microbatches": 4, "boundary_bytes": [1],
+  "islands": ["a"], "links": [[null]], "plans": [] }]]
+
 describe("composition", function()
   it("doesn't let the bound's dominance lose the optimum (COMPOSITION.md, section 5)", function()
     -- Front stage (3,3); behind it A = (1,2),(1,1) bounds better but takes 15, Q = (1,1),(1,2) takes 14.
@@ -203,9 +206,8 @@ describe("composition", function()
   end)
 
   it("takes no sequence where none covers the atoms", function()
-    local text <const> = '{"format":"tangram.instance/1","atoms":2,"microbatches":4,"boundary_bytes":[1],"islands":["a"],"links":[[null]],"plans":[]}'
-    assert.is_false(core.compose(text).found)
-    assert.equal(math.huge, core.compose(text).bound_s)
+    assert.is_false(core.compose(nothing).found)
+    assert.equal(math.huge, core.compose(nothing).bound_s)
   end)
 
   it("refuses options out of range", function()
@@ -388,7 +390,7 @@ describe("tangram compose", function()
   it("ends with the status that fits", function()
     local folder <const> = support.folder()
     finally(function() support.remove(folder) end)
-    support.write(folder .. "/none.json", '{"format":"tangram.instance/1","atoms":1,"microbatches":1,"boundary_bytes":[],"islands":["a"],"links":[[null]],"plans":[]}')
+    support.write(folder .. "/none.json", nothing)
     support.write(folder .. "/bad.json", '{"format":"tangram.instance/1"}')
     local function status_of(line) return (support.run("tangram compose " .. line)) end
     assert.equal(3, status_of(folder .. "/none.json"))
