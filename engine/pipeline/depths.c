@@ -6,7 +6,7 @@
 bool tg_depths_make(tg_arena *arena, int room, int microbatches, tg_p2p p2p, double gap, tg_depths *out)
 {
     const size_t count = (size_t)room;
-    *out = (tg_depths){.gap = gap};
+    *out = (tg_depths){.gap = gap, .budget = LONG_MAX};
     out->most = tg_arena_alloc(arena, count, sizeof *out->most);
     out->depth = tg_arena_alloc(arena, count, sizeof *out->depth);
     out->best = tg_arena_alloc(arena, count, sizeof *out->best);
@@ -56,7 +56,9 @@ static tg_status choose(tg_depths *depths, const tg_chain *sequence, tg_label be
         return simulate(depths, S, err);
     const int next = k ? depths->chain.most[k - 1] : 0, low = sequence->least[k] > next ? sequence->least[k] : next;
     tg_status status = TG_OK;
-    for (int w = low; w <= highest(depths, k, next) && status == TG_OK && !tg_halted(halt, 16); w++) {
+    for (int w = low; w <= highest(depths, k, next) && status == TG_OK && depths->simulated <= depths->budget; w++) {
+        if (tg_halted(halt, 16))
+            break;
         const tg_label label = tg_chain_push(&depths->chain, sequence->stage[k], sequence->transfer_s[k], w, w, behind);
         depths->depth[S - 1 - k] = w;
         if (whole_bound(depths, sequence, label) < depths->target)
