@@ -78,11 +78,14 @@ describe("a program as parallelizer", function()
   end)
 
   it("costs one pair where it closes a pipe", function()
-    for pipe, why in pairs { ["in"] = "closed its standard input", out = "closed its standard output" } do
+    -- it may close its input just before or just after the question has gone into the pipe
+    for pipe, whys in pairs { ["in"] = { "closed its standard input", "did not answer" }, out = { "closed its standard output" } } do
       local made <const>, status <const>, err <const> = plan(nil, nil, ("sh tests/fault/closes.sh %s %s"):format(support.program, pipe))
       assert.is_truthy(made, ("%s: status %d: %s"):format(pipe, status, err))
       assert.equal(made.pairs.queried // 6, #made.pairs.failed) -- every sixth question
-      for _, one in ipairs(made.pairs.failed) do assert.matches(why, one.reason) end
+      for _, one in ipairs(made.pairs.failed) do
+        assert.is_truthy(one.reason:find(whys[1], 1, true) or one.reason:find(whys[2] or whys[1], 1, true), one.reason)
+      end
       assert.is_falsy(left_over(), "a child lives on")
     end
   end)

@@ -70,6 +70,9 @@ local function print_notes(result)
   for _, row in ipairs(result.rows) do
     if row.reason then print(("not expressed: %s: %s"):format(row.id, row.reason)) end
     if row.suspect and not row.reason then print(("suspect, not counted: %s: %s"):format(row.id, row.suspect)) end
+    if row.suspect_memory and not row.suspect and not row.reason then
+      print(("suspect memory, not counted: %s: %s"):format(row.id, row.suspect_memory))
+    end
     for _, what in ipairs(row.reason and {} or row.assumed) do
       if not counts[what] then names[#names + 1] = what end
       counts[what] = (counts[what] or 0) + 1
