@@ -192,33 +192,40 @@ local function buffers_bytes(s)
 end
 
 --- One all-reduce of the tied embedding's gradient between the first and the last stage, over the slowest link it may meet.
-local function tied_s(s, run, ctx)
-  if not s.model.tied or run.has_embedding == run.has_head then return 0 end
+local function tied_s(s, ctx)
+  if not s.model.tied then return 0 end
   local link <const> = ctx.tied_link or s.island.inter and {
     latency_s = s.island.inter.latency_s, bytes_per_s = s.island:inter_bytes_per_s(1),
   } or { latency_s = s.island.intra_latency_s, bytes_per_s = s.island:intra_bytes_per_s(s.island.gpus_per_node) }
   return 2 * link.latency_s + s.vocab * s.model.hidden * s.gradient_bytes / link.bytes_per_s
 end
 
---- A stage that holds both ends of a tied model holds their weights once.
+--- Of the gradients' reduction, what stands at the end of a step in any case.
+local function reduce_share(s) return s.k.reduce_overlaps == 1 and 0.1 or 1 end
+
+--- What the atoms of a tied model's two ends count twice, and a stage that holds both has once: the vocabulary's weights.
+local function counted_twice(s)
+  if not s.model.tied then return { weights_bytes = 0, gradients_bytes = 0, optimizer_bytes = 0, reduce_s = 0, optimizer_s = 0 } end
+  local vocabulary <const> = s.vocab * s.model.hidden / s.t
+  local weights <const>, gradients <const>, optimizer <const> = states.bytes(s, vocabulary, 0)
+  return { weights_bytes = weights, gradients_bytes = gradients, optimizer_bytes = optimizer,
+    reduce_s = states.reduce_s(s, vocabulary, 0), optimizer_s = states.optimizer_s(s, vocabulary, 0) }
+end
+
 local function without_second_embedding(s, run, sum)
   if not s.model.tied or not run.has_embedding or not run.has_head then return sum end
-  local twice <const> = s.vocab * s.model.hidden / s.t
-  local weights <const>, gradients <const>, optimizer <const> = states.bytes(s, twice, 0)
-  return {
-    weights_bytes = sum.weights_bytes - weights, gradients_bytes = sum.gradients_bytes - gradients,
-    optimizer_bytes = sum.optimizer_bytes - optimizer, reduce_s = sum.reduce_s - states.reduce_s(s, twice, 0),
-    optimizer_s = sum.optimizer_s - states.optimizer_s(s, twice, 0),
-  }
+  local held <const> = {}
+  for name, value in pairs(counted_twice(s)) do held[name] = sum[name] - value end
+  return held
 end
 
 local function close(sum, run, island, strategy, ctx)
   local s <const> = setting_of(island, strategy, ctx)
   local held <const> = without_second_embedding(s, run, sum)
-  local reduce_s = held.reduce_s > 0 and held.reduce_s + 2 * s.dp_latency_s or 0
-  if s.k.reduce_overlaps == 1 then reduce_s = max(0.1 * reduce_s, reduce_s - sum.forward_s - sum.backward_s) end
+  local reduce_s <const> = held.reduce_s > 0 and held.reduce_s + 2 * s.dp_latency_s or 0
   local time <const> = {
-    reduce_s = reduce_s, optimizer_s = held.optimizer_s + s.k.step_s, tied_s = tied_s(s, run, ctx),
+    reduce_s = max(reduce_share(s) * reduce_s, reduce_s - sum.forward_s - sum.backward_s),
+    optimizer_s = held.optimizer_s + s.k.step_s, tied_s = run.has_embedding ~= run.has_head and tied_s(s, ctx) or 0,
     recompute_s = sum.selective_s + sum.recompute_s,
   }
   for _, part in ipairs(time_parts) do
@@ -265,7 +272,14 @@ return {
   close = close,
   constants = function(island, strategy, ctx)
     local s <const> = setting_of(island, strategy, ctx)
-    return { stage_s = 0, static_bytes = s.k.context_bytes + buffers_bytes(s) }
+    local twice <const> = counted_twice(s)
+    return {
+      stage_s = 0, static_bytes = s.k.context_bytes + buffers_bytes(s), step_s = s.k.step_s, reduce_s = 2 * s.dp_latency_s,
+      reduce_share = reduce_share(s), tied_s = tied_s(s, ctx), twice = {
+        static_bytes = twice.weights_bytes + twice.gradients_bytes + twice.optimizer_bytes, reduce_s = twice.reduce_s,
+        optimizer_s = twice.optimizer_s,
+      },
+    }
   end,
   constants_used = constants_of,
 }
