@@ -8,6 +8,7 @@
 #include "bind/core.h"
 #include "bind/lcluster.h"
 #include "bind/lprovider.h"
+#include "bind/lstore.h"
 #include "bind/lworker.h"
 #include "search/enumerate.h"
 
@@ -227,10 +228,11 @@ static tg_query_limits read_limits(lua_State *L, double time_limit_s)
 
 /* core.enumerate(spec) -> result | nil, why. spec: cluster, islands (of cluster:islands), capacity_bytes (by island),
  * flops and boundary_bytes (by atom, one sample), global_batch, microbatches (falling), gap, top, cutoff, time_limit_s,
- * objective, p2p, warmup, left_out, any, query_seconds, query_memory_bytes. Who plans: either worker, the text that
+ * objective, p2p, warmup, left_out, any, store, query_seconds, query_memory_bytes. Who plans: either worker, the text that
  * each of `workers` states gives to the module tangram.worker, whose function returns plan; or plan itself, in this
  * state. Callbacks, with indices from 1, slices inclusive:
  *   plan(island, first, last, microbatches, successors) -> list of plans | nil; why; then own_times, notes (or nil)
+ *   identity(same) -> scope, description, rest (tg_identity), needed with plan and store
  *   answered(own_times, notes), of answers with either, in the order of asking
  *   key(island, first, last) -> string
  *   keep(island, first, last, microbatches) -> nil | policy's name
@@ -246,6 +248,8 @@ static int enumerate(lua_State *L)
     tg_enumerate_options options = read_options(L);
     tg_query_limits limits = read_limits(L, options.compose.time_limit_s);
     tg_lua_provider self = {.L = L, .callbacks = 1, .arena = arena, .limits = limits};
+    if (lua_getfield(L, 1, "store") != LUA_TNIL) /* the table keeps it alive */
+        self.store = tg_check_store(L, lua_gettop(L));
     tg_provider provider;
     tg_make_lua_provider(&self, &provider);
     int count = tg_integer_field_or(L, 1, "workers", 1, 1024, 1);
@@ -257,10 +261,12 @@ static int enumerate(lua_State *L)
     tg_worker_source source;
     tg_workers workers;
     if (text)
-        tg_make_lua_workers(L, text, size, count, &limits, &source, &workers);
+        tg_make_lua_workers(L, text, size, count, &limits, self.store, &source, &workers);
     tg_enumeration found;
     tg_error err;
     tg_status status = tg_enumerate(arena, &problem, &provider, text ? &workers : NULL, &options, &found, &err);
+    if (text)
+        tg_finish_lua_workers(&source, count);
     if (status != TG_OK)
         return tg_cluster_failure(L, status, &err);
     push_enumeration(L, &found, problem.island_count);

@@ -181,6 +181,26 @@ tg_status tg_lua_plan(lua_State *L, const tg_query *query, const tg_query_limits
     return call.memory_out ? tg_fail(err, TG_EMEMORY, "out of memory") : TG_OK;
 }
 
+tg_status tg_lua_identity(lua_State *L, const tg_query *query, tg_arena *arena, tg_identity *out, tg_error *err)
+{
+    int top = lua_gettop(L) - 1;
+    push_slice(L, query);
+    lua_pushinteger(L, query->microbatches);
+    lua_pushinteger(L, query->successors);
+    if (lua_pcall(L, 5, 3, 0) != LUA_OK)
+        return callback_failed(L, "identity", err);
+    const char **const texts[] = {&out->scope, &out->description, &out->rest};
+    for (int i = 0; i < 3; i++) {
+        const char *text = lua_tostring(L, top + 1 + i);
+        *texts[i] = text ? tg_arena_strdup(arena, text) : NULL;
+        if (!*texts[i])
+            return text ? tg_fail(err, TG_EMEMORY, "out of memory")
+                        : tg_fail(err, TG_EPROVIDER, "identity: expected three strings");
+    }
+    lua_settop(L, top);
+    return TG_OK;
+}
+
 static void answered(void *self, const tg_query *query, const tg_answer *answer)
 {
     (void)query;
@@ -195,11 +215,26 @@ static void answered(void *self, const tg_query *query, const tg_answer *answer)
         lua_pop(L, 1);
 }
 
-static tg_status plan(void *self, const tg_query *query, tg_arena *arena, tg_answer *out, tg_error *err)
+static tg_status ask(void *self, const tg_query *query, tg_arena *arena, tg_answer *out, tg_error *err)
 {
     tg_lua_provider *provider = self;
     push_callback(provider, "plan");
     return tg_lua_plan(provider->L, query, &provider->limits, arena, out, err);
+}
+
+static tg_status identity(void *self, const tg_query *query, tg_arena *arena, tg_identity *out, tg_error *err)
+{
+    tg_lua_provider *provider = self;
+    push_callback(provider, "identity");
+    return tg_lua_identity(provider->L, query, arena, out, err);
+}
+
+static tg_status plan(void *self, const tg_query *query, tg_arena *arena, tg_answer *out, tg_error *err)
+{
+    tg_lua_provider *provider = self;
+    tg_provider asking = {.self = self, .plan = ask, .identity = identity};
+    return provider->store && !query->again ? tg_stored_plan(provider->store, &asking, query, arena, out, err)
+                                            : ask(self, query, arena, out, err);
 }
 
 static bool has_callback(const tg_lua_provider *provider, const char *name)

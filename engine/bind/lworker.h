@@ -12,11 +12,16 @@ typedef struct {
     const char *path, *cpath; /* package.path and package.cpath */
     const tg_embedded *modules;
     tg_query_limits limits;
+    tg_store *store;   /* NULL: none */
+    tg_store **joined; /* of each worker */
 } tg_worker_source;
 
-/* Finds modules as L does. Pushes what source points to: it must stay on L's stack, and text alive, while workers are
+/* store: asked first; may be NULL. Finds modules as L does. Pushes what source points to: it must stay on L's stack, and text alive, while workers are
  * in use. */
 void tg_make_lua_workers(lua_State *L, const char *text, size_t size, int count, const tg_query_limits *limits,
-                         tg_worker_source *source, tg_workers *workers);
+                         tg_store *store, tg_worker_source *source, tg_workers *workers);
+
+/* Once no worker is left: what workers' stores counted goes to the store. */
+void tg_finish_lua_workers(tg_worker_source *source, int count);
 
 #endif

@@ -281,7 +281,7 @@ static tg_status take(tg_run *run, tg_level *level, tg_ask ask, const tg_query *
     }
     tg_sample sample = {.query = *query, .hash = hash_answer(answer)};
     if (run->queried++ % SAMPLE_EVERY == 0 && run->samples.count < MOST_SAMPLES && !answer->transient &&
-        !tg_sample_vec_push(&run->samples, sample))
+        !answer->stored && !tg_sample_vec_push(&run->samples, sample))
         return tg_fail(err, TG_EMEMORY, "out of memory");
     if (run->provider->answered)
         run->provider->answered(run->provider->self, query, answer);

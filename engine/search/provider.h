@@ -44,6 +44,7 @@ typedef struct {
     const char *why;   /* with TG_NO_PLAN and TG_FAILED */
     bool transient;    /* with TG_FAILED: a limit on time or memory ended it, so it must not be stored */
     const char *notes; /* what the adapter logged, a line each; NULL: nothing */
+    bool stored;       /* given by a store */
     bool own_times;    /* its times don't come from the cost model that bounds are made of */
 } tg_answer;
 

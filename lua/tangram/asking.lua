@@ -43,19 +43,31 @@ local function answer_of(adapter, slice, island, ctx)
   return adapter.plan(slice, island, ctx)
 end
 
---- The function that answers queries.
+--- A function that gives a query as the adapter gets it: slice, island, ctx.
 ---@param problem tangram.Problem with the fields that workers need (tangram.worker)
 ---@return fun(island: integer, first: integer, last: integer, microbatches: integer, successors: integer): ...
-function asking.plan(problem)
-  local adapter <const>, sight <const> = problem.parallelizer, problem.sight(problem.parallelizer)
+function asking.queries(problem)
+  local sight <const> = problem.sight(problem.parallelizer)
   local total_flops = 0
   for _, atom in ipairs(problem.atoms) do total_flops = total_flops + atom.flops end
   return function(island, first, last, microbatches, successors)
-    local slice <const>, ctx <const> = sight.slice(first, last), sight.context(island, microbatches)
-    local flops = 0
+    local ctx <const> = sight.context(island, microbatches)
+    local flops = 0 -- summed from the slice's first atom on, so that equal slices have equal shares
     for i = first, last do flops = flops + problem.atoms[i].flops end
     ctx.successors, ctx.budget.share = successors, flops / total_flops
-    local seed <const> = ("%s|%s|%d|%d"):format(slice.signature, problem.islands[island].signature, microbatches, successors)
+    return sight.slice(first, last), sight.island(island), ctx
+  end
+end
+
+--- The function that answers queries.
+---@param problem tangram.Problem
+---@param query_of function of `queries`
+---@return fun(island: integer, first: integer, last: integer, microbatches: integer, successors: integer): ...
+function asking.plan(problem, query_of)
+  local adapter <const> = problem.parallelizer
+  return function(island, first, last, microbatches, successors)
+    local slice <const>, place <const>, ctx <const> = query_of(island, first, last, microbatches, successors)
+    local seed <const> = ("%s|%s|%d|%d"):format(slice.signature, place.signature, microbatches, successors)
     local random
     ctx.rng = function()
       random = random or generator(seed)
@@ -63,7 +75,7 @@ function asking.plan(problem)
     end
     local lines <const> = {}
     local _ <close> = noting(problem, lines)
-    local answer <const>, why <const> = answer_of(adapter, slice, sight.island(island), ctx)
+    local answer <const>, why <const> = answer_of(adapter, slice, place, ctx)
     local own_times <const> = type(answer) == "table" and not priced_by_cost(problem, answer)
     return answer, why, own_times, #lines > 0 and table.concat(lines, "\n") or nil
   end

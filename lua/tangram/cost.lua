@@ -46,7 +46,8 @@ end
 
 local function can_recompute(atom) return atom.kind ~= "embedding" and atom.kind ~= "head" end
 
-local stage_figures <const> = { "forward_s", "backward_s", "sync_s", "static_bytes", "inflight_bytes", "transient_bytes" }
+local part_figures <const> = { "forward_s", "backward_s", "static_bytes", "inflight_bytes", "transient_bytes" }
+local stage_figures <const> = { "sync_s", table.unpack(part_figures) }
 local constant_figures <const> = { "stage_s", "static_bytes" }
 
 --- What a model's function returned, or raises: all those figures are there and finite.
@@ -108,7 +109,7 @@ local function terms_by_difference(plugin, island, strategy, ctx)
   local function stage(first, last, recompute)
     local asked <const> = cost.complete(strategy)
     asked.recompute = recompute
-    return check(plugin.name, "stage", stage_figures, plugin.stage(slice.new(ctx.model, atoms, first, last), island, asked, ctx))
+    return check(plugin.name, "stage", part_figures, plugin.stage(slice.new(ctx.model, atoms, first, last), island, asked, ctx))
   end
   local base <const> = strategy.recompute == "selective" and "selective" or "none"
   local more <const> = type(strategy.recompute) == "table" and strategy.recompute.kind or "full"
@@ -144,13 +145,17 @@ end
 
 --- What the engine's split primitive takes. Under "full" everything is recomputed already, so nothing is left to choose.
 local function engine_terms(entries, constants, strategy, ctx)
-  local all <const> = strategy.recompute == "full"
+  local all <const>, twice <const> = strategy.recompute == "full", constants.twice
   local peak_bytes = 0
   for _, terms in ipairs(entries) do peak_bytes = max(peak_bytes, terms.recompute_peak_bytes) end
   local lists <const> = {
     time_s = {}, recompute_s = {}, static_bytes = {}, inflight_bytes = {}, recomputed_inflight_bytes = {}, transient_bytes = {},
     recompute_peak_bytes = {}, recomputable = {}, stage_s = constants.stage_s, stage_static_bytes = constants.static_bytes,
     capacity_bytes = ctx.capacity_bytes, microbatches = ctx.microbatches,
+    stage_step_s = constants.step_s, stage_reduce_s = constants.reduce_s, reduce_share = constants.reduce_share,
+    step_s = constants.reduce_share and {}, reduce_s = constants.reduce_share and {},
+    whole_static_bytes = twice and twice.static_bytes, whole_reduce_s = twice and twice.reduce_s,
+    whole_step_s = twice and twice.optimizer_s + 2 * (constants.tied_s or 0),
   }
   for i, terms in ipairs(entries) do
     local can <const> = can_recompute(ctx.atoms[i])
@@ -163,6 +168,10 @@ local function engine_terms(entries, constants, strategy, ctx)
     lists.recompute_s[i] = terms.recompute_s
     lists.recomputed_inflight_bytes[i] = math.min(terms.recomputed_inflight_bytes, lists.inflight_bytes[i])
     lists.recompute_peak_bytes[i] = terms.recompute_peak_bytes
+    if constants.reduce_share then
+      lists.step_s[i] = terms.optimizer_s + (can and 0 or constants.tied_s or 0)
+      lists.reduce_s[i] = terms.reduce_s
+    end
   end
   return core.terms(lists)
 end
@@ -257,6 +266,11 @@ function cost.wrap(plugin, options, sight)
     return stage
   end
 
+  --- Do the engine's terms tell a stage's sync_s (the plugin's constants have `reduce_share`)?
+  function wrapped.terms_tell_sync(island, strategy, ctx)
+    return prices_of(place_of(island, ctx), checked(strategy, ctx)).constants.reduce_share ~= nil
+  end
+
   --- The engine's terms of all atoms (probe, split). With recompute none or selective, a split may recompute the first
   --- layers of a stage in full; with { kind = "selective" }, their attention core; "full" recomputes all.
   function wrapped.terms(island, strategy, ctx)
@@ -312,6 +326,7 @@ function cost.face(wrapped)
   end
   return {
     name = wrapped.name, additive = wrapped.additive, stage = wrapped.stage, terms = wrapped.terms, link = wrapped.link,
+    terms_tell_sync = wrapped.terms_tell_sync,
     atom = function(...)
       local terms <const>, constants <const> = wrapped.atom(...)
       return own(terms), own(constants)

@@ -3,6 +3,7 @@
 local contract <const> = require "tangram.contract"
 local core <const> = require "tangram.core"
 local plain <const> = require "tangram.plain"
+local programs <const> = require "tangram.program"
 local sandbox <const> = require "tangram.sandbox"
 
 local loader <const> = {}
@@ -10,9 +11,13 @@ local loader <const> = {}
 local folders <const> = { parallelizer = "parallelizers", cost = "cost", prune = "prune" }
 
 local places = nil ---@type string[]?
+local shipped <const> = {} -- folders of the plugins that come with this library
 
 --- Where plugins are looked up, first to last. The program sets its own folder and the installed one.
-function loader.set_places(list) places = list end
+function loader.set_places(list)
+  places = list
+  for _, place in ipairs(list) do shipped[place] = true end
+end
 
 --- Looks up plugins in dir before anywhere else.
 function loader.add_place(dir) table.insert(loader.places(), 1, dir) end
@@ -23,7 +28,7 @@ function loader.places()
   if not places then
     local here <const> = package.searchpath("tangram.loader", package.path) or ""
     local share <const> = here:match "^(.*)/lua/5%.4/tangram/loader%.lua$"
-    places = { share and share .. "/tangram" or "." }
+    loader.set_places { share and share .. "/tangram" or "." }
   end
   return places
 end
@@ -55,6 +60,12 @@ local function find(kind, name)
     near and (" (did you mean '%s'?)"):format(near) or "")
 end
 
+--- Whether a plugin may run the program that the user's own spec gives it, which the shipped process adapter alone may.
+local function may_run(kind, path)
+  local place <const> = kind == "parallelizer" and path:match "^(.*)/parallelizers/process%.lua$"
+  return place and shipped[place] or false
+end
+
 --- Names of the plugins of a kind, by letters.
 ---@param kind "parallelizer"|"cost"|"prune"
 ---@return string[]
@@ -78,9 +89,12 @@ end
 ---@param path string its file
 ---@param text string its source
 ---@param values table its options
+---@param runs boolean? it may run the program of its options
 ---@return table plugin checked; its `options` are values, `option_fields` the schema, `path` and `source` its file
-function loader.make(kind, path, text, values)
-  local chunk <const>, why <const> = load(text, "@" .. path, "t", sandbox.environment(path))
+function loader.make(kind, path, text, values, runs)
+  local words <const> = runs and programs.words(values.command)
+  local granted <const> = runs and { ["tangram.program"] = programs.bind(words or {}) }
+  local chunk <const>, why <const> = load(text, "@" .. path, "t", sandbox.environment(path, granted))
   if not chunk then error(why, 0) end
   local ok <const>, checked <const>, cut <const> = core.guarded(contract.limits.seconds, contract.limits.memory_bytes, function()
     local plugin <const> = contract.check_plugin(kind, plain(chunk()), path)
@@ -89,7 +103,7 @@ function loader.make(kind, path, text, values)
     return plugin
   end)
   if not ok then error(cut and ("%s: %s"):format(path, checked) or checked, 0) end
-  checked.path, checked.source = path, text
+  checked.path, checked.source, checked.program, checked.runs = path, text, words or nil, runs
   return checked
 end
 
@@ -104,7 +118,8 @@ function loader.load(kind, request)
   end
   local path <const>, text <const> = find(kind, name)
   if not path then error(text, 0) end
-  local plugin <const> = loader.make(kind, path, text, type(request) == "table" and request.options or {})
+  local values <const> = type(request) == "table" and request.options or {}
+  local plugin <const> = loader.make(kind, path, text, values, may_run(kind, path))
   plugin.request = name
   return plugin
 end

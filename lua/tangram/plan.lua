@@ -203,7 +203,7 @@ local function utilisation(setting, problem, stages, time_s)
   return core.model_flops(setting.model, setting.training.seq_len) * setting.training.global_batch / (time_s * peak)
 end
 
-local function constants_of(setting, problem, stages)
+local function constants_of(problem, stages)
   local list <const>, seen <const>, used <const> = core.array {}, {}, {}
   for _, stage in ipairs(stages) do used[stage.island] = true end
   for _, island in ipairs(problem.islands) do
@@ -259,7 +259,7 @@ function plan.build(setting, outcome)
     proved = not outcome.stopped and 1 - bound_s / time_s <= spec.gap + 1e-12, paper_s = result.paper_s,
     tokens_per_s = setting.training.global_batch * setting.training.seq_len / time_s,
     model_flops_utilisation = utilisation(setting, problem, stages, time_s), islands = islands_list(outcome), pairs = counts,
-    constants = constants_of(setting, problem, stages), warnings = sorted_unique(setting.warnings),
+    constants = constants_of(problem, stages), warnings = sorted_unique(setting.warnings),
     top = top_of(outcome, spec.top),
   }
 end

@@ -53,6 +53,7 @@ planner.fields = {
     type = "number", above = 0, default = contract.limits.memory_bytes, doc = "bytes by which one query may grow its worker",
   },
   workers = { type = "integer", min = 1, max = 1024, doc = "threads that ask the parallelizer; default: the machine's cores" },
+  store = { type = "string", doc = "file in which answers are kept, and looked up first" },
   top = { type = "integer", min = 1, max = 1000, default = 1, doc = "how many of the best plans to list" },
   granularity = { type = "enum", values = { "layer", "half" }, default = "layer", doc = "what the model is cut into" },
   exclude = { type = "list", item = { type = "string" }, default = {}, doc = "nodes to leave out" },
@@ -112,6 +113,11 @@ function planner.setting(spec)
   setting.log = function(text)
     if #setting.warnings < MOST_WARNINGS then warn { text } end
   end
+  if spec.store then
+    local store <const>, refused <const> = core.store(spec.store)
+    if not store then error(refused, 0) end
+    setting.store = store
+  end
   return setting
 end
 
@@ -152,7 +158,7 @@ function planner.problem(setting, partition)
     training = setting.training, microbatches = trainings.microbatch_counts(setting.training),
     parallelizer = setting.parallelizer, cost_plugin = plugin, policies = setting.policies, bounds = bounds,
     seconds = spec.query_seconds, memory_bytes = spec.query_memory_bytes, workers = spec.workers or core.processors(),
-    log = setting.log, note = function(text) setting.log(tostring(text):sub(1, 300)) end,
+    store = setting.store, log = setting.log, note = function(text) setting.log(tostring(text):sub(1, 300)) end,
   }
   search.prepare(problem)
   problem.sight = views.new(problem)
@@ -169,7 +175,7 @@ end
 
 --- Searches the partitions, fewest islands first, the merged one with the best so far as cutoff.
 ---@param setting table planner.setting
----@param hooks { before: fun(islands: table[])?, progress: fun(...)? }?
+---@param hooks { before: fun(islands: table[])?, progress: fun(...)?, stored: fun(counts: table)? }?
 ---@return table outcome { best = result?, islands, proved_fewest, counts, results }
 function planner.search(setting, hooks)
   hooks = hooks or {}
@@ -201,6 +207,17 @@ function planner.search(setting, hooks)
   return outcome
 end
 
+--- What came of the store goes to standard error alone: whoever answered, the plan is the same.
+local function tell_of_store(setting, hooks)
+  local counts <const> = setting.store:counts()
+  setting.store:close()
+  if counts.trouble then
+    io.stderr:write("warning: ", counts.trouble, "; the store is left aside, and the plan is made without it\n")
+  elseif hooks and hooks.stored then
+    hooks.stored(counts)
+  end
+end
+
 --- Plans. Raises one line for wrong input; returns nil, why, status where there is no plan.
 ---@param spec table see planner.fields
 ---@param hooks table? see planner.search
@@ -211,6 +228,7 @@ function planner.plan(spec, hooks)
   local checked <const> = schema.check(spec, planner.fields, "plan")
   local setting <const> = planner.setting(checked)
   local outcome <const> = planner.search(setting, hooks)
+  if setting.store then tell_of_store(setting, hooks) end
   if not outcome.best then
     if outcome.stopped then return nil, "stopped before any plan was found", 4 end
     return nil, require("tangram.diagnose").explain(setting, outcome), 3

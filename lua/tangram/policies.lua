@@ -32,13 +32,13 @@ local checks <const> = {
     if type(key) ~= "string" then return ("returned a %s, expected a string"):format(type(key)) end
   end,
   bound = function(bound_s)
-    if type(bound_s) ~= "number" or not (bound_s >= 0) then
+    if type(bound_s) ~= "number" or bound_s ~= bound_s or bound_s < 0 then
       return ("returned %s, expected seconds"):format(type(bound_s) == "number" and bound_s or "a " .. type(bound_s))
     end
   end,
   link = function(latency_s, bytes_per_s)
-    if type(latency_s) ~= "number" or type(bytes_per_s) ~= "number" or not (latency_s >= 0 and latency_s < math.huge)
-      or not (bytes_per_s > 0) then
+    local function within(x, least) return type(x) == "number" and x == x and x >= least end
+    if not within(latency_s, 0) or latency_s == math.huge or not within(bytes_per_s, 0) or bytes_per_s == 0 then
       return "expected a latency of at least 0 seconds and a rate above 0"
     end
   end,

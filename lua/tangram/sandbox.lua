@@ -6,7 +6,8 @@ local plain <const> = require "tangram.plain"
 local sandbox <const> = {}
 
 --- What of the engine plugins may call: arithmetic.
-local engine_names <const> = { "bears", "max_inflight", "max_successors", "nearest", "no_limit", "pareto", "partition", "terms" }
+local engine_names <const> = { "bears", "max_inflight", "max_successors", "nearest", "no_limit", "pareto", "partition",
+  "partition_table", "terms" }
 
 local function pick(from, names)
   local copy <const> = {}
@@ -74,7 +75,7 @@ end
 --- Modules of the library that plugins load for themselves, run anew in each plugin's environment.
 local function is_open(name)
   return name:match "^tangram%.formulas%.[%w_]+$" or name:match "^tangram%.catalog$" or name:match "^tangram%.catalog%.[%w_]+$"
-    or name == "tangram.strategies" or name == "tangram.floors"
+    or name == "tangram.strategies" or name == "tangram.floors" or name == "tangram.profile"
 end
 
 local function source_of(name)
@@ -99,8 +100,9 @@ end
 
 --- A new environment.
 ---@param plugin string its file, for messages
+---@param granted table<string, table>? modules for this plugin alone
 ---@return table
-function sandbox.environment(plugin)
+function sandbox.environment(plugin, granted)
   local env <const> = pick(_G, {
     "assert", "error", "ipairs", "next", "pairs", "pcall", "rawequal", "rawget", "rawlen", "rawset", "select", "tonumber",
     "tostring", "type", "xpcall", "_VERSION",
@@ -110,7 +112,7 @@ function sandbox.environment(plugin)
   local loaded <const> = {}
   env.require = function(name)
     if name == nil then error("require: got nothing, expected the name of a module", 2) end
-    if loaded[name] == nil then loaded[name] = load_module(plugin, name, env) end
+    if loaded[name] == nil then loaded[name] = granted and granted[name] or load_module(plugin, name, env) end
     return loaded[name]
   end
   env._G = env

@@ -85,7 +85,6 @@ end
 ---@param options table gap, top, cutoff, time_limit_s, objective, p2p, warmup, left_out, any, progress
 ---@return table? result, string? why
 function search.run(problem, options)
-  search.prepare(problem)
   local own_times = false
   local asked <const> = policies.callbacks(problem)
   local function answered(own, notes)
@@ -99,7 +98,7 @@ function search.run(problem, options)
     global_batch = problem.training.global_batch, microbatches = problem.microbatches,
     gap = options.gap, top = options.top, cutoff = options.cutoff, time_limit_s = options.time_limit_s,
     objective = options.objective, p2p = options.p2p, warmup = options.warmup, left_out = options.left_out, any = options.any,
-    worker = worker.describe(problem), workers = problem.workers, query_seconds = problem.seconds,
+    worker = worker.describe(problem), workers = problem.workers, store = problem.store, query_seconds = problem.seconds,
     query_memory_bytes = problem.memory_bytes, answered = answered, keep = asked.keep, key = asked.key, bound = asked.bound,
     link = asked.link, progress = options.progress,
   }

@@ -28,7 +28,7 @@ local function context(problem, own, plugin, index, microbatches, cost)
     model = own.model, atoms = own.atoms, islands = own.islands, training = own.training, microbatches = microbatches,
     samples = own.training.global_batch // microbatches, successors = 0, capacity_bytes = problem.capacity_bytes[island.index],
     cost = cost, log = function(text) problem.note(text) end, budget = { share = 1, seconds = problem.seconds },
-    tied_link = plain(problem.tied_links[island.index] or nil), options = plain(plugin.options), memo = {},
+    tied_link = own.model.tied and plain(problem.tied_links[island.index]) or nil, options = plain(plugin.options), memo = {},
   }
 end
 

@@ -3,6 +3,7 @@
 local asking <const> = require "tangram.asking"
 local core <const> = require "tangram.core"
 local costs <const> = require "tangram.cost"
+local identities <const> = require "tangram.identity"
 local islands <const> = require "tangram.island"
 local loader <const> = require "tangram.loader"
 local sandbox <const> = require "tangram.sandbox"
@@ -35,25 +36,27 @@ function worker.describe(problem)
   for _, name in ipairs(carried_fields) do carried[name] = problem[name] end
   for _, name in ipairs { "parallelizer", "cost_plugin" } do
     local plugin <const> = problem[name]
-    carried[name] = { path = plugin.path, source = plugin.source, options = plugin.options }
+    carried[name] = { path = plugin.path, source = plugin.source, options = plugin.options, runs = plugin.runs }
   end
   return "return " .. literal(carried)
 end
 
---- The function that answers queries about the problem.
+--- The functions that answer queries about the problem, and that identify them for a store (tg_identity).
 ---@param text string of `describe`
+---@return function plan, function identify
 function worker.open(text)
   getmetatable("").__index = sandbox.strings() -- methods of strings are plugins' too
   local problem <const> = assert(load(text, "=problem", "t", { null = core.null }))()
   for i, record in ipairs(problem.islands) do problem.islands[i] = islands.new(record) end
   for name, kind in pairs { parallelizer = "parallelizer", cost_plugin = "cost" } do
     local plugin <const> = problem[name]
-    problem[name] = loader.make(kind, plugin.path, plugin.source, plugin.options)
+    problem[name] = loader.make(kind, plugin.path, plugin.source, plugin.options, plugin.runs)
   end
   problem.note = function() end
   problem.sight = views.new(problem)
   problem.cost = costs.wrap(problem.cost_plugin, problem.cost_plugin.options, problem.sight(problem.cost_plugin))
-  return asking.plan(problem)
+  local query_of <const>, identify <const> = asking.queries(problem), identities.of(problem)
+  return asking.plan(problem, query_of), function(...) return identify(query_of(...)) end
 end
 
 return worker
