@@ -228,17 +228,14 @@ static tg_query_limits read_limits(lua_State *L, double time_limit_s)
 
 /* core.enumerate(spec) -> result | nil, why. spec: cluster, islands (of cluster:islands), capacity_bytes (by island),
  * flops and boundary_bytes (by atom, one sample), global_batch, microbatches (falling), gap, top, cutoff, time_limit_s,
- * objective, p2p, warmup, left_out, any, store, query_seconds, query_memory_bytes. Who plans: either worker, the text that
- * each of `workers` states gives to the module tangram.worker, whose function returns plan; or plan itself, in this
- * state. Callbacks, with indices from 1, slices inclusive:
- *   plan(island, first, last, microbatches, successors) -> list of plans | nil; why; then own_times, notes (or nil)
- *   identity(same) -> scope, description, rest (tg_identity), needed with plan and store
- *   answered(own_times, notes), of answers with either, in the order of asking
- *   key(island, first, last) -> string
- *   keep(island, first, last, microbatches) -> nil | policy's name
- *   bound(island, first, last, microbatches) -> seconds
- *   link(from, to, latency_s, bytes_per_s) -> latency_s, bytes_per_s
- *   progress(microbatches, share, best_s) */
+ * objective, p2p, warmup, left_out, any, store, query_seconds, query_memory_bytes. Who plans: either worker, the text
+ * that each of `workers` states gives to the module tangram.worker, whose function returns plan; or plan itself, in
+ * this state. Callbacks, with indices from 1, slices inclusive: plan(island, first, last, microbatches, successors) ->
+ * list of plans | nil; why; then own_times, notes (or nil) identity(same) -> scope, description, rest (tg_identity),
+ * needed with plan and store answered(own_times, notes), of answers with either, in the order of asking key(island,
+ * first, last) -> string keep(island, first, last, microbatches) -> nil | policy's name bound(island, first, last,
+ * microbatches) -> seconds link(from, to, latency_s, bytes_per_s) -> latency_s, bytes_per_s progress(microbatches,
+ * share, best_s) */
 static int enumerate(lua_State *L)
 {
     luaL_checktype(L, 1, LUA_TTABLE);

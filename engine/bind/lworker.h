@@ -16,8 +16,8 @@ typedef struct {
     tg_store **joined; /* of each worker */
 } tg_worker_source;
 
-/* store: asked first; may be NULL. Finds modules as L does. Pushes what source points to: it must stay on L's stack, and text alive, while workers are
- * in use. */
+/* store: asked first; may be NULL. Finds modules as L does. Pushes what source points to: it must stay on L's stack,
+ * and text alive, while workers are in use. */
 void tg_make_lua_workers(lua_State *L, const char *text, size_t size, int count, const tg_query_limits *limits,
                          tg_store *store, tg_worker_source *source, tg_workers *workers);
 

@@ -206,8 +206,8 @@ static int guarded(lua_State *L)
     static const char *const cuts[] = {NULL, "time", "memory", "stop"};
     double seconds = luaL_checknumber(L, 1), bytes = luaL_checknumber(L, 2);
     tg_cut cut;
-    int status = tg_limited_call(L, lua_gettop(L) - 3, LUA_MULTRET, seconds, bytes < 0x1p62 ? (size_t)bytes : SIZE_MAX,
-                                 &cut);
+    int status =
+        tg_limited_call(L, lua_gettop(L) - 3, LUA_MULTRET, seconds, bytes < 0x1p62 ? (size_t)bytes : SIZE_MAX, &cut);
     lua_pushboolean(L, status == LUA_OK);
     lua_replace(L, 2);
     if (status == LUA_OK)
@@ -268,8 +268,7 @@ static int clock_s(lua_State *L)
 
 void tg_open_state(lua_State *L)
 {
-    static const luaL_Reg functions[] = {
-        {"limited", limited}, {"guarded", guarded}, {"unlimited", unlimited},
-        {"traced", traced},   {"clock_s", clock_s}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"limited", limited}, {"guarded", guarded}, {"unlimited", unlimited},
+                                         {"traced", traced},   {"clock_s", clock_s}, {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
 }
