@@ -1,0 +1,163 @@
+--- What Galvatron makes of its profiles at one sequence length: forward times and messages by fitted lines, sizes by degree
+--- (reference: Hetu-Galvatron, branch main, cea12ff). Seconds and bytes.
+local profile <const> = {}
+
+--- The line through points { x, y } by least squares.
+---@return number slope, number intercept
+local function line(points)
+  local mean_x, mean_y = 0, 0
+  for _, p in ipairs(points) do mean_x, mean_y = mean_x + p[1] / #points, mean_y + p[2] / #points end
+  local xx, xy = 0, 0
+  for _, p in ipairs(points) do
+    xx, xy = xx + (p[1] - mean_x) ^ 2, xy + (p[1] - mean_x) * (p[2] - mean_y)
+  end
+  local slope <const> = xx > 0 and xy / xx or 0
+  return slope, mean_y - slope * mean_x
+end
+profile.line = line
+
+--- The value at x of the parabola through points { x, y } by least squares, in orthogonal polynomials.
+local function parabola_at(points, x)
+  local slope <const>, intercept <const> = line(points)
+  local mean, mean_2 = 0, 0
+  for _, p in ipairs(points) do mean, mean_2 = mean + p[1] / #points, mean_2 + p[1] ^ 2 / #points end
+  local squares <const> = {}
+  for i, p in ipairs(points) do squares[i] = { p[1], (p[1] - mean) ^ 2 } end
+  local a <const>, b <const> = line(squares)
+  local function curve(at) return (at - mean) ^ 2 - a * at - b end
+  local cc, cy = 0, 0
+  for _, p in ipairs(points) do
+    local c <const> = curve(p[1])
+    cc, cy = cc + c * c, cy + c * (p[2] - slope * p[1] - intercept)
+  end
+  return slope * x + intercept + (cc > 0 and cy / cc or 0) * curve(x)
+end
+
+--- Fewest points that Galvatron fits a line to.
+local ENOUGH <const> = 8
+
+local function at_length(rows, seq_len)
+  local points <const> = {}
+  for _, row in ipairs(rows) do
+    if row.seq_len == seq_len then points[#points + 1] = row end
+  end
+  return points
+end
+
+local function lengths(rows)
+  local words <const>, seen <const> = {}, {}
+  for _, row in ipairs(rows) do
+    if not seen[row.seq_len] then words[#words + 1] = row.seq_len end
+    seen[row.seq_len] = true
+  end
+  return table.concat(words, ", ")
+end
+
+--- Forward seconds as a function of samples (over the degree): a line by samples, one figure for each, or a curve by length.
+---@param curve boolean fit a parabola over the lengths, not a line
+local function forward_of(rows, mode, seq_len, curve, what)
+  if mode == "sequence" then
+    local points <const> = {}
+    for _, row in ipairs(rows) do
+      if row.samples == 1 then points[#points + 1] = { row.seq_len, row.forward_s } end
+    end
+    local slope <const>, intercept <const> = line(points)
+    local each_s <const> = curve and parabola_at(points, seq_len) or slope * seq_len + intercept
+    return function(samples) return each_s * samples end
+  end
+  local own <const> = at_length(rows, seq_len)
+  if #own == 0 then
+    error(("profile: %s: no times at sequence length %d, expected one of %s"):format(what, seq_len, lengths(rows)), 0)
+  end
+  if mode == "static" then
+    local each_s <const> = own[1].forward_s
+    return function(samples) return each_s * samples end
+  end
+  if #own < ENOUGH then
+    error(("profile: %s: times of %d batch sizes at sequence length %d, expected at least %d"):format(what, #own, seq_len, ENOUGH), 0)
+  end
+  local points <const> = {}
+  for i, row in ipairs(own) do points[i] = { row.samples, row.forward_s * row.samples } end
+  local slope <const>, intercept <const> = line(points)
+  return function(samples) return slope * samples + intercept end
+end
+
+--- Bytes by degree, as a table, times a factor.
+local function degrees(rows, factor)
+  local by <const> = {}
+  for _, row in ipairs(rows) do by[row.degree] = row.bytes * factor end
+  return by
+end
+
+--- The record at the sequence length; or, by sequence, a layer's states of the shortest and all else of the longest, scaled.
+local function memory_at(rows, mode, seq_len, what)
+  if mode == "sequence" then return rows[1], rows[#rows], seq_len / rows[#rows].seq_len end
+  local own <const> = at_length(rows, seq_len)[1]
+  if not own then
+    error(("profile: %s: no memory at sequence length %d, expected one of %s"):format(what, seq_len, lengths(rows)), 0)
+  end
+  return own, own, 1
+end
+
+--- Seconds of a message of so many bytes: as profiled at just that size, else on the fitted line.
+local function message_times(messages)
+  local tables <const> = {}
+  for _, row in ipairs(messages) do
+    local key <const> = row.kind .. row.gpus
+    tables[key] = tables[key] or { exact = {}, points = {} }
+    local one <const> = tables[key]
+    one.exact[row.bytes], one.points[#one.points + 1] = row.seconds, { row.bytes, row.seconds }
+  end
+  for _, one in pairs(tables) do one.slope, one.intercept = line(one.points) end
+  return function(kind, gpus, bytes)
+    local one <const> = tables[kind .. gpus]
+    if not one then error(("profile: no times of %s over %d GPUs"):format(kind, gpus), 0) end
+    return one.exact[bytes] or one.slope * bytes + one.intercept
+  end
+end
+
+---@class tangram.GalvatronFits
+---@field forward_s fun(samples: number): number a layer's forward
+---@field ends_forward_s fun(samples: number): number embedding's and head's
+---@field parameter_bytes number of a layer at 4 bytes a parameter
+---@field activation_bytes table<integer, number> of a layer and sample, by degree
+---@field checkpoint_bytes number
+---@field ends table whole, first, last: { states_bytes, activation_bytes } by degree
+---@field reduce_s_per_byte fun(gpus: integer, consecutive: boolean): number
+---@field p2p_s_per_byte fun(stages: integer): number
+---@field message_s fun(kind: string, gpus: integer, bytes: number): number
+---@field overlap number how many times slower what runs side by side is
+
+--- What a profile says of a sequence length.
+---@param from tangram.GalvatronProfile
+---@param seq_len integer
+---@return tangram.GalvatronFits
+function profile.at(from, seq_len)
+  local states <const>, kept <const>, factor <const> = memory_at(from.layer.memory, from.memory_mode, seq_len, "layer")
+  local ends <const> = {}
+  for _, place in ipairs { "whole", "first", "last" } do
+    local _, at <const>, scale <const> = memory_at(from.ends.memory[place], from.memory_mode, seq_len, place)
+    ends[place] = { states_bytes = degrees(at.states_bytes, 1), activation_bytes = degrees(at.activation_bytes, scale) }
+  end
+  local reduce <const>, p2p <const> = {}, {}
+  for _, row in ipairs(from.hardware.allreduce) do reduce[row.gpus .. (row.consecutive and "c" or "s")] = row.bytes_per_s end
+  for _, row in ipairs(from.hardware.p2p) do p2p[row.stages] = row.bytes_per_s end
+  return {
+    forward_s = forward_of(from.layer.times, from.time_mode, seq_len, true, "layer"),
+    ends_forward_s = forward_of(from.ends.times, from.time_mode, seq_len, false, "embedding and head"),
+    parameter_bytes = states.parameter_bytes, activation_bytes = degrees(kept.activation_bytes, factor),
+    checkpoint_bytes = kept.checkpoint_bytes * factor, ends = ends, overlap = from.hardware.overlap,
+    reduce_s_per_byte = function(gpus, consecutive)
+      local rate <const> = reduce[gpus .. (consecutive and "c" or "s")]
+      if not rate then error(("profile: no rate of an all-reduce over %d GPUs"):format(gpus), 0) end
+      return 1 / rate
+    end,
+    p2p_s_per_byte = function(stages)
+      if not p2p[stages] then error(("profile: no rate between %d stages"):format(stages), 0) end
+      return 1 / p2p[stages]
+    end,
+    message_s = message_times(from.hardware.messages),
+  }
+end
+
+return profile
