@@ -169,6 +169,7 @@ static int compose(lua_State *L)
         return tg_push_failure(L, &err);
     double compose_s = tg_clock_s() - start_s;
     push_composition(L, &composition);
+    tg_arena_free(arena); /* large: not left to the collector */
     lua_pushnumber(L, compose_s);
     lua_setfield(L, -2, "compose_s");
     return 1;
@@ -284,13 +285,12 @@ static int bound(lua_State *L)
     check_pipeline(L, &p);
     tg_arena *arena = tg_push_arena(L);
     tg_chain chain;
-    if (!tg_chain_make(arena, p.count, &chain))
+    if (!tg_chain_make(arena, p.count, p.microbatches, p.p2p, &chain))
         return luaL_error(L, "out of memory");
     tg_label label = {0};
     for (int s = p.count - 1; s >= 0; s--) {
-        int depth = p.warmup ? p.warmup[s] : p.count - 1 - s;
-        label = tg_chain_push(&chain, &p.stages[s], s + 1 < p.count ? p.transfer_s[s] : 0,
-                              depth < p.microbatches ? depth : p.microbatches, p.microbatches, label);
+        int depth = tg_least_depth(p.warmup ? p.warmup[s] : p.count - 1 - s, p.microbatches);
+        label = tg_chain_push(&chain, &p.stages[s], s + 1 < p.count ? p.transfer_s[s] : 0, depth, depth, label);
     }
     lua_pushnumber(L, label.x);
     return 1;

@@ -69,8 +69,8 @@ function options.setter(word)
     local parts <const> = {}
     for part in path:gmatch "[^.]+" do parts[#parts + 1] = part end
     for i = 1, #parts - 1 do
-      if type(at[parts[i]]) == "string" and (parts[i] == "parallelizer" or parts[i] == "cost") then
-        at[parts[i]] = { name = at[parts[i]] }
+      if i == 1 and (parts[i] == "parallelizer" or parts[i] == "cost") and type(at[parts[i]]) ~= "table" then
+        at[parts[i]] = { name = at[parts[i]] or require("tangram.planner").fields[parts[i]].default }
       end
       if type(at[parts[i]]) ~= "table" then at[parts[i]] = {} end
       at = at[parts[i]]

@@ -29,10 +29,10 @@ local function precision_text(training) return training.precision .. (training.p
 
 local function headline(plan)
   local training <const> = plan.training
-  return ("%s: %s an iteration, %s tokens/s, %.1f %% of the GPUs' peak; %d microbatches of %d sample%s; %s\n"):format(
+  local samples <const> = training.global_batch // plan.microbatches
+  return ("%s: %s an iteration, %s tokens/s, %.1f %% of the GPUs' peak; %d microbatch%s of %d sample%s; %s\n"):format(
     plan.model.name, units.format_time(plan.time_s), words.thousands(plan.tokens_per_s // 1), 100 * plan.model_flops_utilisation,
-    plan.microbatches, training.global_batch // plan.microbatches, training.global_batch == plan.microbatches and "" or "s",
-    words.proof(plan))
+    plan.microbatches, plan.microbatches == 1 and "" or "es", samples, samples == 1 and "" or "s", words.proof(plan))
 end
 
 local function island_rows(plan)
