@@ -41,7 +41,7 @@ local function shallow(t)
 end
 
 --- What of the engine plugins may call: arithmetic, nothing that reaches files or other scripts.
-local engine_functions <const> = { "bears", "max_inflight", "nearest", "pareto", "partition", "terms" }
+local engine_functions <const> = { "bears", "knapsack", "max_inflight", "nearest", "pareto", "partition", "terms" }
 
 --- A copy of one of the library's modules for one plugin.
 local function module_for_plugins(plugin, module)
@@ -50,6 +50,7 @@ local function module_for_plugins(plugin, module)
     for _, name in ipairs(engine_functions) do copy[name] = core[name] end
     return copy
   elseif type(module) == "string" and (module:match "^tangram%.formulas%." or module:match "^tangram%.catalog%f[%.%z]"
+        or module:match "^tangram%.galvatron%."
         or module == "tangram.strategies" or module == "tangram.floors" or module == "tangram.units") then
     return shallow(require(module))
   end

@@ -2,13 +2,13 @@
 --- cea12ff), on a profile's figures. Everything is of one microbatch and one GPU. `repair` mends what the original gets wrong.
 local costs <const> = {}
 
-local max <const>, min <const>, ceil <const> = math.max, math.min, math.ceil
+local max <const>, min <const> = math.max, math.min
 local MiB <const> = 2.0 ^ 20
 
 --- Gradients and weights cross at 2 bytes, the profile counts 4.
 local HALF <const> = 0.5
 --- Kept free of the budget on every stage for PyTorch's context.
-local CONTEXT_BYTES <const> = 1024 * MiB
+costs.CONTEXT_BYTES = 1024 * MiB
 --- Messages a layer and microbatch: reduce-scatters and all-gathers, or all-to-alls; more by half if recomputed.
 local TP_MESSAGES <const>, SP_MESSAGES <const> = 6, 4
 --- Galvatron turns bytes · (ms/MB) into seconds by 1e-7; 2^-20 / 1000 is right, 105 times less.
@@ -18,15 +18,17 @@ local BIAS_S <const> = { sp = 1e-10, sharded = 1e-9, recompute = 2e-9, both = 3e
 
 ---@class tangram.GalvatronStrategy
 ---@field tp integer
----@field sp integer degree of Ulysses; tp or sp is 1
+---@field sp integer degree of Ulysses; in Galvatron tp or sp is 1
 ---@field dp integer
 ---@field sharded boolean ZeRO-3; else the setting's zero
 ---@field recompute boolean
 
 --- States' share of 4 bytes a parameter times 4, as Galvatron has fitted it (FORMULAS.md, section 4), 16 bit.
+--- ZeRO 1, which it has not, shards 12 of 16 bytes.
 local function states_share(zero, shards, many, async)
   if zero == 0 or shards == 1 then return 1 end
   local share <const> = 1 / shards + 0.003
+  if zero == 1 then return 3 / 4 * share + 1 / 4 end
   if not many then return zero == 3 and share or 7 / 8 * share + 1 / 8 end
   if async then return zero == 3 and 7 / 8 * share + 1 / 8 or 6 / 8 * share + 2 / 8 end
   return zero == 3 and 5 / 4 * share or 5 / 4 * (7 / 8 * share + 1 / 8)
@@ -46,7 +48,7 @@ end
 ---@field hidden integer
 ---@field global_batch integer
 ---@field microbatches integer
----@field zero integer of layers that are not sharded: 0 or 2
+---@field zero integer of layers that are not sharded: 0, 2 (or 1)
 ---@field async_reduce boolean gradients reduced behind the backward passes
 ---@field repair boolean?
 
@@ -59,7 +61,7 @@ function costs.new(fits, of)
   local stage_gpus <const> = of.gpus // stages
   local token_bytes <const> = of.seq_len * of.hidden * 2.0
 
-  local function degree(s) return max(s.tp, s.sp) end
+  local function degree(s) return s.tp * s.sp end
   local function shards(s) return s.dp * s.sp end
   local function local_samples(s) return samples // s.dp end
   --- In the original Ulysses alone shards nothing and pays no reduction.
@@ -68,9 +70,11 @@ function costs.new(fits, of)
   --- Groups whose ranks stand side by side: no tensor parallelism between them, or none of their own.
   local function reduce_s_per_byte(s) return fits.reduce_s_per_byte(shards(s), s.tp == 1 or shards(s) == of.gpus) end
 
-  local function message_s(s, bytes)
-    if s.tp > 1 then return fits.message_s("allreduce", s.tp, bytes) / 2 end
-    return fits.message_s("all_to_all", s.sp, bytes)
+  --- So many messages of tensor parallelism and of Ulysses.
+  local function messages_s(s, tp_messages, sp_messages)
+    local bytes <const> = local_samples(s) * token_bytes
+    return (s.tp > 1 and tp_messages * fits.message_s("allreduce", s.tp, bytes) / 2 or 0)
+      + (s.sp > 1 and sp_messages * fits.message_s("all_to_all", s.sp, bytes) or 0)
   end
 
   --- Bytes that one stage hands to the next cost the layers a share each; the more, the more stages.
@@ -80,13 +84,15 @@ function costs.new(fits, of)
     return bytes * fits.p2p_s_per_byte(stages) / of.layers
   end
 
-  --- The parts of a layer's time: forward, backward and gradient reduction beside each other, messages, gather, transfer.
+  function priced.layer_forward_s(s) return fits.forward_s(local_samples(s) / degree(s)) end
+  function priced.layer_messages_s(s) return (s.recompute and 1.5 or 1) * messages_s(s, TP_MESSAGES, SP_MESSAGES) end
+
+  --- A layer's time: forward, backward beside the gradients' reduction, messages, gather, transfer.
   ---@param s tangram.GalvatronStrategy
   ---@param sync boolean with the gradients' reduction (the last microbatch of an iteration)
   ---@return number seconds
   function priced.layer_s(s, sync)
-    local t <const> = degree(s)
-    local forward_s <const> = fits.forward_s(local_samples(s) / t)
+    local forward_s <const> = priced.layer_forward_s(s)
     local backward_s <const> = (s.recompute and 3 or 2) * forward_s
     local n <const> = shards(s)
     local seconds = forward_s + backward_s
@@ -95,58 +101,35 @@ function costs.new(fits, of)
       if sync then seconds = forward_s + beside(co, reduce_s * co, backward_s) end
       if s.sharded then seconds = seconds + 0.5 * reduce_s end
     end
-    if t > 1 then
-      seconds = seconds + (s.tp > 1 and TP_MESSAGES or SP_MESSAGES) * (s.recompute and 1.5 or 1)
-        * message_s(s, local_samples(s) * token_bytes)
-    end
-    return seconds + transfer_s(s)
+    return seconds + priced.layer_messages_s(s) + transfer_s(s)
   end
 
-  --- Microbatches in flight at stage i (from 0).
-  local function inflight(stage)
-    return stages == 1 and 1 or of.gpipe and of.microbatches or stages - stage
+  local function states(bytes, s)
+    return bytes * states_share(zero_of(s), replicas(s) == 1 and 1 or shards(s), of.microbatches > 1, of.async_reduce)
   end
 
   --- Bytes of a layer's states, and of its activations of one microbatch.
-  function priced.layer_states_bytes(s)
-    return fits.parameter_bytes / s.tp * 4 * states_share(zero_of(s), shards(s), of.microbatches > 1, of.async_reduce)
-  end
+  function priced.layer_states_bytes(s) return states(fits.parameter_bytes / s.tp * 4, s) end
   function priced.layer_kept_bytes(s)
     local t <const> = degree(s)
-    return local_samples(s) * (s.recompute and fits.checkpoint_bytes / t or fits.activation_bytes[t])
-  end
-  --- At stage i (from 0); in whole MiB unless repaired.
-  function priced.layer_bytes(s, stage)
-    local bytes <const> = priced.layer_states_bytes(s) + priced.layer_kept_bytes(s) * inflight(stage)
-    return of.repair and bytes or ceil(bytes / MiB) * MiB
+    return local_samples(s) * (s.recompute and fits.checkpoint_bytes / t or fits.activation_bytes(t))
   end
 
-  --- Embedding and head, under a strategy of their own, at stage i (from 0): seconds of a microbatch.
-  function priced.ends_s(s, stage, sync)
-    if stage > 0 and stage < stages - 1 then return 0 end
-    local place <const> = stages == 1 and "whole" or stage == 0 and "first" or "last"
-    local t <const>, n <const> = degree(s), shards(s)
-    local forward_s <const> = fits.ends_forward_s(local_samples(s) / t) * (stages == 1 and 1 or 0.5)
+  --- Embedding and head, under a strategy of their own: seconds of a microbatch.
+  ---@param place "whole"|"first"|"last" both, or those of the first or the last of several stages
+  function priced.ends_s(s, place, sync)
+    local n <const> = shards(s)
+    local forward_s <const> = fits.ends_forward_s(local_samples(s) / degree(s)) * (place == "whole" and 1 or 0.5)
     local reduce_s <const> = n == 1 and 0
-      or fits.ends[place].states_bytes[s.tp] / 4 * HALF * (n - 1) / n * reduce_s_per_byte(s)
+      or fits.ends[place].states_bytes(s.tp) / 4 * HALF * (n - 1) / n * reduce_s_per_byte(s)
     local gather <const> = s.sharded and 0.5 or 0
     local back <const> = (s.sharded and 1 or 0.5) - (sync and 0 or 0.5)
-    local seconds <const> = beside(co, gather * reduce_s, forward_s) + beside(co, back * reduce_s, 2 * forward_s)
     -- Ulysses' messages are not counted in the original
-    if t == 1 or s.sp > 1 and not of.repair then return seconds end
-    return seconds + (stages == 1 and 2 or 1) * message_s(s, local_samples(s) * token_bytes)
+    return beside(co, gather * reduce_s, forward_s) + beside(co, back * reduce_s, 2 * forward_s)
+      + (place == "whole" and 2 or 1) * messages_s(s, 1, of.repair and 1 or 0)
   end
-
-  function priced.ends_bytes(s, stage)
-    local bytes = CONTEXT_BYTES
-    if stage == 0 or stage == stages - 1 then
-      local place <const> = stages == 1 and "whole" or stage == 0 and "first" or "last"
-      local at <const> = fits.ends[place]
-      bytes = bytes + at.states_bytes[s.tp] * states_share(zero_of(s), shards(s), of.microbatches > 1, of.async_reduce)
-        + at.activation_bytes[degree(s)] * local_samples(s) * (stage == 0 and stages or 1)
-    end
-    return bytes
-  end
+  function priced.ends_states_bytes(s, place) return states(fits.ends[place].states_bytes(s.tp), s) end
+  function priced.ends_kept_bytes(s, place) return fits.ends[place].activation_bytes(degree(s)) * local_samples(s) end
 
   --- Workspace for gathered inputs of tensor parallelism of that degree.
   function priced.buffer_bytes(tp) return samples / (stage_gpus / tp) * of.hidden * of.seq_len * 4 * HALF end

@@ -82,11 +82,25 @@ local function forward_of(rows, mode, seq_len, curve, what)
   return function(samples) return slope * samples + intercept end
 end
 
---- Bytes by degree, as a table, times a factor.
+--- The value of the size, else of the next larger one, else of the largest.
+local function at_least(by, size)
+  if by[size] then return by[size] end
+  local found
+  for other in pairs(by) do
+    local nearer <const> = not found or (other > size and (other < found or found < size)) or (found < size and other > found)
+    if nearer then found = other end
+  end
+  return by[found], found
+end
+
+--- Bytes by degree, times a factor, as a function; of a degree without a row they shrink with the degree.
 local function degrees(rows, factor)
   local by <const> = {}
   for _, row in ipairs(rows) do by[row.degree] = row.bytes * factor end
-  return by
+  return function(degree)
+    local bytes <const>, other <const> = at_least(by, degree)
+    return other and bytes * other / degree or bytes
+  end
 end
 
 --- The record at the sequence length; or, by sequence, a layer's states of the shortest and all else of the longest, scaled.
@@ -103,15 +117,17 @@ end
 local function message_times(messages)
   local tables <const> = {}
   for _, row in ipairs(messages) do
-    local key <const> = row.kind .. row.gpus
-    tables[key] = tables[key] or { exact = {}, points = {} }
-    local one <const> = tables[key]
+    local sizes <const> = tables[row.kind] or {}
+    tables[row.kind] = sizes
+    sizes[row.gpus] = sizes[row.gpus] or { exact = {}, points = {} }
+    local one <const> = sizes[row.gpus]
     one.exact[row.bytes], one.points[#one.points + 1] = row.seconds, { row.bytes, row.seconds }
   end
-  for _, one in pairs(tables) do one.slope, one.intercept = line(one.points) end
+  for _, sizes in pairs(tables) do
+    for _, one in pairs(sizes) do one.slope, one.intercept = line(one.points) end
+  end
   return function(kind, gpus, bytes)
-    local one <const> = tables[kind .. gpus]
-    if not one then error(("profile: no times of %s over %d GPUs"):format(kind, gpus), 0) end
+    local one <const> = at_least(tables[kind], gpus)
     return one.exact[bytes] or one.slope * bytes + one.intercept
   end
 end
@@ -120,9 +136,9 @@ end
 ---@field forward_s fun(samples: number): number a layer's forward
 ---@field ends_forward_s fun(samples: number): number embedding's and head's
 ---@field parameter_bytes number of a layer at 4 bytes a parameter
----@field activation_bytes table<integer, number> of a layer and sample, by degree
+---@field activation_bytes fun(degree: integer): number of a layer and sample
 ---@field checkpoint_bytes number
----@field ends table whole, first, last: { states_bytes, activation_bytes } by degree
+---@field ends table whole, first, last: { states_bytes, activation_bytes } as functions of the degree
 ---@field reduce_s_per_byte fun(gpus: integer, consecutive: boolean): number
 ---@field p2p_s_per_byte fun(stages: integer): number
 ---@field message_s fun(kind: string, gpus: integer, bytes: number): number
@@ -139,8 +155,8 @@ function profile.at(from, seq_len)
     local _, at <const>, scale <const> = memory_at(from.ends.memory[place], from.memory_mode, seq_len, place)
     ends[place] = { states_bytes = degrees(at.states_bytes, 1), activation_bytes = degrees(at.activation_bytes, scale) }
   end
-  local reduce <const>, p2p <const> = {}, {}
-  for _, row in ipairs(from.hardware.allreduce) do reduce[row.gpus .. (row.consecutive and "c" or "s")] = row.bytes_per_s end
+  local beside <const>, apart <const>, p2p <const> = {}, {}, {}
+  for _, row in ipairs(from.hardware.allreduce) do (row.consecutive and beside or apart)[row.gpus] = row.bytes_per_s end
   for _, row in ipairs(from.hardware.p2p) do p2p[row.stages] = row.bytes_per_s end
   return {
     forward_s = forward_of(from.layer.times, from.time_mode, seq_len, true, "layer"),
@@ -148,14 +164,9 @@ function profile.at(from, seq_len)
     parameter_bytes = states.parameter_bytes, activation_bytes = degrees(kept.activation_bytes, factor),
     checkpoint_bytes = kept.checkpoint_bytes * factor, ends = ends, overlap = from.hardware.overlap,
     reduce_s_per_byte = function(gpus, consecutive)
-      local rate <const> = reduce[gpus .. (consecutive and "c" or "s")]
-      if not rate then error(("profile: no rate of an all-reduce over %d GPUs"):format(gpus), 0) end
-      return 1 / rate
+      return 1 / at_least(not consecutive and next(apart) and apart or beside, gpus)
     end,
-    p2p_s_per_byte = function(stages)
-      if not p2p[stages] then error(("profile: no rate between %d stages"):format(stages), 0) end
-      return 1 / p2p[stages]
-    end,
+    p2p_s_per_byte = function(stages) return 1 / at_least(p2p, stages) end,
     message_s = message_times(from.hardware.messages),
   }
 end

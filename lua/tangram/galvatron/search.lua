@@ -28,6 +28,9 @@ local function powers(low, high)
   return list
 end
 
+--- Galvatron counts memory in whole MiB.
+local function in_mib(bytes, repair) return repair and bytes or ceil(bytes / MiB) * MiB end
+
 --- May so many replicas share a microbatch? The original asks only that there are enough samples.
 local function shares(dp, of)
   local samples <const> = of.global_batch // of.microbatches
@@ -73,13 +76,36 @@ local function even_stages(layers, stages)
   return list
 end
 
-local function in_mib(bytes, repair) return repair and bytes or ceil(bytes / MiB) * MiB end
+--- Where embedding and head stand.
+local function place_of(stage, stages)
+  return stages == 1 and "whole" or stage == 1 and "first" or stage == stages and "last" or nil
+end
+
+--- Microbatches in flight; Galvatron does not limit them to those there are.
+local function inflight(stage, of)
+  if of.stages == 1 then return 1 end
+  return of.gpipe and of.microbatches or of.stages - stage + 1
+end
+
+local function layer_bytes(s, stage, priced, of)
+  return in_mib(priced.layer_states_bytes(s) + priced.layer_kept_bytes(s) * inflight(stage, of), of.repair)
+end
+
+--- What a stage holds beside its layers: context, workspace, embedding and head.
+local function fixed_bytes(ends, stage, priced, space, of)
+  local place <const> = place_of(stage, of.stages)
+  local bytes = costs.CONTEXT_BYTES
+  if place then
+    bytes = bytes + priced.ends_states_bytes(ends, place) + priced.ends_kept_bytes(ends, place) * (stage == 1 and of.stages or 1)
+  end
+  return in_mib(bytes, of.repair) + in_mib(space.buffer_bytes, of.repair)
+end
 
 --- The knapsack of a stage, for all embedding strategies.
-local function knapsack_of(stage, layers, strategies, priced, switch_rows, capacity_bytes)
+local function knapsack_of(stage, layers, strategies, priced, switch_rows, capacity_bytes, of)
   local time_s <const>, bytes <const>, times <const>, sizes <const> = {}, {}, {}, {}
   for c, s in ipairs(strategies) do
-    time_s[c], bytes[c] = priced.layer_s(s, true), priced.layer_bytes(s, stage - 1)
+    time_s[c], bytes[c] = priced.layer_s(s, true), layer_bytes(s, stage, priced, of)
   end
   for i = 1, layers do times[i], sizes[i] = time_s, bytes end
   return core.knapsack { time_s = times, bytes = sizes, switch_s = switch_rows, capacity_bytes = capacity_bytes }
@@ -108,7 +134,8 @@ local function estimate(plan, priced, of)
       without_s = without_s + run.layers * priced.layer_s(run.strategy, false)
       with_s = with_s + run.layers * priced.layer_s(run.strategy, true)
     end
-    alone_s[i], last_s[i] = without_s + priced.ends_s(plan.ends, i - 1, false), with_s
+    local place <const> = place_of(i, of.stages)
+    alone_s[i], last_s[i] = without_s + (place and priced.ends_s(plan.ends, place, false) or 0), with_s
   end
   return costs.pipeline_s(alone_s, last_s, of.microbatches)
 end
@@ -120,13 +147,13 @@ local function keep(best, plan, priced, of)
 end
 
 --- The plan with embedding and head under `ends`, or nil if a stage does not fit.
-local function plan_with(ends, knapsacks, strategies, priced, space)
+local function plan_with(ends, knapsacks, priced, space, of)
   local plan <const> = { ends = ends, stages = {} }
   for i, knapsack in ipairs(knapsacks) do
-    local fixed_bytes <const> = in_mib(priced.ends_bytes(ends, i - 1), space.repair) + in_mib(space.buffer_bytes, space.repair)
-    local seconds <const>, bytes <const>, choices <const> = knapsack:best(space.capacity_bytes - fixed_bytes, true)
+    local fixed <const> = fixed_bytes(ends, i, priced, space, of)
+    local seconds <const>, bytes <const>, choices <const> = knapsack:best(space.capacity_bytes - fixed, true)
     if not seconds then return nil end
-    plan.stages[i] = { layers = #choices, runs = runs_of(choices, strategies), bytes = bytes + fixed_bytes }
+    plan.stages[i] = { layers = #choices, runs = runs_of(choices, space.strategies), bytes = bytes + fixed }
   end
   return plan
 end
@@ -135,20 +162,19 @@ local function layerwise(best, space, priced, of)
   local knapsacks <const> = {}
   local switch_rows <const> = switches(space.strategies, priced)
   for i, layers in ipairs(space.division) do
-    knapsacks[i] = knapsack_of(i, layers, space.strategies, priced, switch_rows, space.capacity_bytes)
+    knapsacks[i] = knapsack_of(i, layers, space.strategies, priced, switch_rows, space.capacity_bytes, of)
   end
   for _, ends in ipairs(space.ends) do
-    local plan <const> = plan_with(ends, knapsacks, space.strategies, priced, space)
+    local plan <const> = plan_with(ends, knapsacks, priced, space, of)
     if plan then keep(best, plan, priced, of) end
   end
 end
 
 --- The plan of one strategy for all layers, embedding and head, or nil if a stage does not fit.
-local function uniform_plan(s, space, priced)
+local function uniform_plan(s, space, priced, of)
   local plan <const> = { ends = s, stages = {} }
   for i, layers in ipairs(space.division) do
-    local bytes <const> = layers * priced.layer_bytes(s, i - 1) + in_mib(priced.ends_bytes(s, i - 1), space.repair)
-      + in_mib(space.buffer_bytes, space.repair)
+    local bytes <const> = layers * layer_bytes(s, i, priced, of) + fixed_bytes(s, i, priced, space, of)
     if bytes > space.capacity_bytes then return nil end
     plan.stages[i] = { layers = layers, runs = { { strategy = s, layers = layers } }, bytes = bytes }
   end
@@ -157,7 +183,7 @@ end
 
 local function uniform(best, space, priced, of)
   for _, s in ipairs(space.strategies) do
-    local plan <const> = uniform_plan(s, space, priced)
+    local plan <const> = uniform_plan(s, space, priced, of)
     if plan then keep(best, plan, priced, of) end
   end
 end
@@ -173,16 +199,14 @@ local function try_stages(best, fits, spec, stages)
       local limits <const> = { gpus = gpus, max_degree = buffer_degree, tp = mode ~= "sp_only", sp = mode ~= "tp_only",
         recompute = spec.recompute, global_batch = spec.global_batch, microbatches = spec.microbatches, repair = spec.repair }
       local space <const> = {
-        strategies = search.strategies(limits), division = even_stages(spec.layers, stages), repair = spec.repair,
+        strategies = search.strategies(limits), division = even_stages(spec.layers, stages),
         buffer_bytes = mode == "sp_only" and 0 or priced.buffer_bytes(buffer_degree),
         capacity_bytes = searched_bytes(spec.budget_bytes),
       }
       limits.recompute = false
       limits.tp, limits.sp = true, true
       space.ends = search.strategies(limits)
-      local before <const> = best.plan
       if #space.strategies > 0 then (spec.uniform and uniform or layerwise)(best, space, priced, of) end
-      if best.plan ~= before then best.plan.pipeline = stages end
     end
   end
 end
