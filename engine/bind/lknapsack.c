@@ -14,7 +14,7 @@ typedef struct {
 
 /* The list of `rows` lists of `columns` numbers at field name, in memory that lives while it stays on the stack: pushes
  * one value. NULL for a missing field. */
-static const double *check_rows(lua_State *L, const char *name, int rows, int columns, bool needed)
+static const double *check_rows(lua_State *L, const char *name, int rows, int columns, bool needed, bool finite)
 {
     int type = lua_getfield(L, 1, name);
     if (type == LUA_TNIL && !needed)
@@ -29,9 +29,9 @@ static const double *check_rows(lua_State *L, const char *name, int rows, int co
             double *value = &list[i * columns + c];
             lua_geti(L, -1, c + 1);
             *value = lua_tonumber(L, -1);
-            if (lua_type(L, -1) != LUA_TNUMBER || !(*value >= 0))
-                luaL_error(L, "field '%s[%d][%d]': expected a number of at least 0, got %s", name, i + 1, c + 1,
-                           luaL_tolstring(L, -1, NULL));
+            if (lua_type(L, -1) != LUA_TNUMBER || !(*value >= 0) || (finite && isinf(*value)))
+                luaL_error(L, "field '%s[%d][%d]': expected a %snumber of at least 0, got %s", name, i + 1, c + 1,
+                           finite ? "finite " : "", luaL_tolstring(L, -1, NULL));
             lua_pop(L, 1);
         }
         lua_pop(L, 1);
@@ -54,8 +54,8 @@ static void check_sizes(lua_State *L, int *items, int *choices)
     lua_pop(L, 2);
 }
 
-/* core.knapsack{ time_s = {{…}…}, bytes = {{…}…} [, switch_s = {{…}…}], capacity_bytes } -> Knapsack. time_s, bytes: for
- * each item a list, a number a choice (time infinite: can't be had); switch_s[from][to]: between neighbours. */
+/* core.knapsack{ time_s = {{…}…}, bytes = {{…}…} [, switch_s = {{…}…}], capacity_bytes } -> Knapsack. time_s, bytes:
+ * for each item a list, a number a choice (time infinite: can't be had); switch_s[from][to]: between neighbours. */
 static int knapsack_new(lua_State *L)
 {
     static const char *const fields[] = {"time_s", "bytes", "switch_s", "capacity_bytes", NULL};
@@ -70,9 +70,9 @@ static int knapsack_new(lua_State *L)
         return luaL_error(L, "out of memory");
     tg_knapsack problem = {0};
     check_sizes(L, &problem.items, &problem.choices);
-    problem.time_s = check_rows(L, "time_s", problem.items, problem.choices, true);
-    problem.bytes = check_rows(L, "bytes", problem.items, problem.choices, true);
-    problem.switch_s = check_rows(L, "switch_s", problem.choices, problem.choices, false);
+    problem.time_s = check_rows(L, "time_s", problem.items, problem.choices, true, false);
+    problem.bytes = check_rows(L, "bytes", problem.items, problem.choices, true, true);
+    problem.switch_s = check_rows(L, "switch_s", problem.choices, problem.choices, false, true);
     problem.capacity_bytes = tg_number_field(L, 1, "capacity_bytes");
     tg_error err;
     if (tg_knapsack_solve(ud->front, &problem, &err) != TG_OK)
@@ -89,8 +89,9 @@ static knapsack_ud *check_open(lua_State *L)
     return ud;
 }
 
-/* knapsack:best(capacity_bytes [, with_choices]) -> time_s, bytes [, choices] | nil, least_bytes. The quickest row within
- * capacity_bytes (no more than it was made for); choices: for each item, from 1; least_bytes: the smallest row's. */
+/* knapsack:best(capacity_bytes [, with_choices]) -> time_s, bytes [, choices] | nil, least_bytes. The quickest row
+ * within capacity_bytes (no more than it was made for); choices: for each item, from 1; least_bytes: the smallest
+ * row's. */
 static int knapsack_best(lua_State *L)
 {
     const knapsack_ud *ud = check_open(L);
@@ -131,8 +132,11 @@ static int knapsack_close(lua_State *L)
 
 void tg_open_knapsack(lua_State *L)
 {
-    static const luaL_Reg methods[] = {{"best", knapsack_best},   {"__len", knapsack_length}, {"__gc", knapsack_close},
-                                       {"__close", knapsack_close}, {NULL, NULL}};
+    static const luaL_Reg methods[] = {{"best", knapsack_best},
+                                       {"__len", knapsack_length},
+                                       {"__gc", knapsack_close},
+                                       {"__close", knapsack_close},
+                                       {NULL, NULL}};
     if (luaL_newmetatable(L, KNAPSACK)) {
         luaL_setfuncs(L, methods, 0);
         lua_pushvalue(L, -1);

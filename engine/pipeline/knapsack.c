@@ -19,7 +19,10 @@ struct tg_knapsack_front {
     points front;
 };
 
-tg_knapsack_front *tg_knapsack_new(void) { return calloc(1, sizeof(tg_knapsack_front)); }
+tg_knapsack_front *tg_knapsack_new(void)
+{
+    return calloc(1, sizeof(tg_knapsack_front));
+}
 
 void tg_knapsack_free(tg_knapsack_front *front)
 {
@@ -30,15 +33,21 @@ void tg_knapsack_free(tg_knapsack_front *front)
     free(front);
 }
 
-size_t tg_knapsack_count(const tg_knapsack_front *front) { return front->front.count; }
-int tg_knapsack_items(const tg_knapsack_front *front) { return front->items; }
+size_t tg_knapsack_count(const tg_knapsack_front *front)
+{
+    return front->front.count;
+}
+int tg_knapsack_items(const tg_knapsack_front *front)
+{
+    return front->items;
+}
 
 /* What pruning needs. */
 typedef struct {
     const tg_knapsack *problem;
-    double *rest_bytes;  /* items + 1: the fewest bytes of the items from there on */
-    double *handicap_s;  /* choices * choices: how much dearer any next item may be behind [a] than behind [b] */
-    double *best_s;      /* choices: scratch */
+    double *rest_bytes; /* items + 1: the fewest bytes of the items from there on */
+    double *handicap_s; /* choices * choices: how much dearer any next item may be behind [a] than behind [b] */
+    double *best_s;     /* choices: scratch */
 } work;
 
 static double switch_s(const tg_knapsack *problem, int from, int to)
@@ -55,7 +64,7 @@ static tg_status check(const tg_knapsack *p, tg_error *err)
     for (int i = 0; i < p->items; i++)
         for (int c = 0; c < p->choices; c++) {
             double time = p->time_s[i * p->choices + c], bytes = p->bytes[i * p->choices + c];
-            if (!(time >= 0) || !(bytes >= 0))
+            if (!(time >= 0) || !(bytes >= 0) || isinf(bytes))
                 return tg_fail(err, TG_EINPUT, "%s[%d][%d]: expected a number of at least 0",
                                time >= 0 ? "bytes" : "time_s", i, c);
         }

@@ -84,7 +84,7 @@ end
 --- Microbatches in flight; Galvatron does not limit them to those there are.
 local function inflight(stage, of)
   if of.stages == 1 then return 1 end
-  return of.gpipe and of.microbatches or of.stages - stage + 1
+  return of.stages - stage + 1
 end
 
 local function layer_bytes(s, stage, priced, of)
@@ -204,7 +204,6 @@ local function try_stages(best, fits, spec, stages)
         capacity_bytes = searched_bytes(spec.budget_bytes),
       }
       limits.recompute = false
-      limits.tp, limits.sp = true, true
       space.ends = search.strategies(limits)
       if #space.strategies > 0 then (spec.uniform and uniform or layerwise)(best, space, priced, of) end
     end

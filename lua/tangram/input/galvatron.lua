@@ -33,29 +33,18 @@ local function sorted_keys(t)
   return keys
 end
 
---- The sequence length that an old file has in its name alone.
-local function named_seq_len(path) return integer(path:match "_seqlen(%d+)") end
-
---- Calls visit(key, value, …captures of the pattern) for the keys that match one, by letters.
-local function each(table_, patterns, visit)
+--- Calls visit(key, value, …captures) for the keys that match, by letters.
+local function each(table_, pattern, visit)
   for _, key in ipairs(sorted_keys(table_)) do
-    for _, pattern in ipairs(patterns) do
-      local captures <const> = { key:match(pattern) }
-      if #captures > 0 then
-        visit(key, table_[key], table.unpack(captures))
-        break
-      end
-    end
+    if key:match(pattern) then visit(key, table_[key], key:match(pattern)) end
   end
 end
 
 --- Rows { samples, seq_len, forward_s }: forward seconds of one sample, when so many go through at once.
-local function times_of(file, path, patterns)
+local function times_of(file, path, pattern)
   local rows <const> = {}
-  each(file, patterns, function(key, value, samples, seq_len)
-    rows[#rows + 1] = {
-      samples = integer(samples) or 1, seq_len = integer(seq_len) or named_seq_len(path), forward_s = positive(path, key, value) * MS,
-    }
+  each(file, pattern, function(key, value, samples, seq_len)
+    rows[#rows + 1] = { samples = integer(samples), seq_len = integer(seq_len), forward_s = positive(path, key, value) * MS }
   end)
   table.sort(rows, function(a, b)
     if a.seq_len ~= b.seq_len then return a.seq_len < b.seq_len end
@@ -65,19 +54,13 @@ local function times_of(file, path, patterns)
 end
 
 local function read_times(path)
-  local file <const>, layers <const> = decode(path), {}
-  local name <const> = path:match "[^/]*$"
-  while #layers < 64 do
-    local of <const> = "^layertype_" .. #layers
-    local rows <const> = times_of(file, name, { of .. "_bsz(%d+)_seq(%d+)$", of .. "_bsz(%d+)$" })
-    if #rows == 0 then break end
-    layers[#layers + 1] = rows
+  local file <const> = decode(path)
+  local layer <const> = times_of(file, path, "^layertype_0_bsz(%d+)_seq(%d+)$")
+  if #layer == 0 then error(path .. ": no key layertype_0_bszB_seqS, expected the forward times of a layer", 0) end
+  if #times_of(file, path, "^layertype_1_bsz(%d+)_seq(%d+)$") > 0 then
+    error(path .. ": several types of layers, expected one: this reads profiles of decoders", 0)
   end
-  if #layers == 0 then error(path .. ": no key layertype_0_bszB_seqS, expected the forward times of a layer", 0) end
-  local ends <const> = times_of(file, name, {
-    "^layertype_other_bsz(%d+)_seq(%d+)$", "^layertype_other_0_bsz(%d+)_seq(%d+)$", "^layertype_other_0_bsz(%d+)$",
-  })
-  return layers, ends
+  return layer, times_of(file, path, "^layertype_other_bsz(%d+)_seq(%d+)$")
 end
 
 --- { { degree, bytes } … } of a table by degree; the entry "checkpoint" apart.
@@ -91,14 +74,17 @@ local function by_degree(path, values)
   return rows
 end
 
---- What a key says at each sequence length; files of old profiles have one length and no level for it.
+--- What a key says at each sequence length.
 local function each_length(file, path, key, record_of)
-  local value <const>, rows <const> = file[key], {}
-  if type(value) ~= "table" then error(("%s: no key %s"):format(path, key), 0) end
-  local single <const> = value.parameter_size or value.model_states
-  for _, length in ipairs(single and { "" } or sorted_keys(value)) do
-    local record <const> = record_of(single and value or value[length], ("%s: %s"):format(path, key))
-    record.seq_len = integer(length) or named_seq_len(path)
+  if type(file[key]) ~= "table" then error(("%s: no key %s"):format(path, key), 0) end
+  local rows <const> = {}
+  for _, length in ipairs(sorted_keys(file[key])) do
+    local value <const>, where <const> = file[key][length], ("%s: %s: %s"):format(path, key, length)
+    if not integer(length) or type(value) ~= "table" then
+      error(where .. ": expected a table for each sequence length, as Galvatron 3 writes it", 0)
+    end
+    local record <const> = record_of(value, where)
+    record.seq_len = integer(length)
     rows[#rows + 1] = record
   end
   table.sort(rows, function(a, b) return a.seq_len < b.seq_len end)
@@ -121,14 +107,13 @@ local function ends_record(value, where)
   return { states_bytes = by_degree(where, value.model_states), activation_bytes = by_degree(where, value.activation) }
 end
 
-local function read_memory(path, layer_types, suffix)
-  local file <const>, layers <const> = decode(path), {}
-  for i = 1, layer_types do layers[i] = each_length(file, path, ("layertype_%d%s"):format(i - 1, suffix), layer_record) end
-  local ends <const> = {}
+local function read_memory(path, suffix)
+  local file <const>, ends <const> = decode(path), {}
+  local layer <const> = each_length(file, path, "layertype_0" .. suffix, layer_record)
   for name, key in pairs { whole = "off", first = "on_first", last = "on_last" } do
     ends[name] = each_length(file, path, "other_memory_pp_" .. key .. suffix, ends_record)
   end
-  return layers, ends
+  return layer, ends
 end
 
 --- GB/s that are MiB a millisecond.
@@ -139,15 +124,15 @@ end
 
 local function read_hardware(files)
   local allreduce <const>, p2p <const>, messages <const> = {}, {}, {}
-  each(decode(files.allreduce), { "^allreduce_size_(%d+)_consec_([01])$" }, function(key, value, gpus, consecutive)
+  each(decode(files.allreduce), "^allreduce_size_(%d+)_consec_([01])$", function(key, value, gpus, consecutive)
     allreduce[#allreduce + 1] =
       { gpus = integer(gpus), consecutive = consecutive == "1", bytes_per_s = rate(files.allreduce, key, value) }
   end)
-  each(decode(files.p2p), { "^pp_size_(%d+)$" }, function(key, value, stages)
+  each(decode(files.p2p), "^pp_size_(%d+)$", function(key, value, stages)
     p2p[#p2p + 1] = { stages = integer(stages), bytes_per_s = rate(files.p2p, key, value) }
   end)
   for _, kind in ipairs { "allreduce", "all2all" } do
-    each(decode(files.messages), { "^" .. kind .. "_size_(%d+)_(%d+)MB_time$" }, function(key, value, gpus, mib)
+    each(decode(files.messages), "^" .. kind .. "_size_(%d+)_(%d+)MB_time$", function(key, value, gpus, mib)
       messages[#messages + 1] = {
         kind = kind == "all2all" and "all_to_all" or kind, gpus = integer(gpus), bytes = integer(mib) * MiB,
         seconds = positive(files.messages, key, value) * MS,
@@ -193,14 +178,11 @@ end
 function galvatron.read(spec)
   local files <const> = {}
   for name, path in pairs(spec.files or named(spec)) do files[name] = path end
-  local layers <const>, end_times <const> = read_times(files.computation)
-  if #layers ~= 1 then
-    error(("%s: %d types of layers, expected 1: this reads profiles of decoders"):format(files.computation, #layers), 0)
-  end
-  local memory <const>, end_memory <const> = read_memory(files.memory, 1, spec.sequence_parallel == false and "" or "_sp")
+  local times <const>, end_times <const> = read_times(files.computation)
+  local memory <const>, end_memory <const> = read_memory(files.memory, spec.sequence_parallel == false and "" or "_sp")
   return {
     time_mode = spec.time_mode or "static", memory_mode = spec.memory_mode or "static",
-    layer = { times = layers[1], memory = memory[1] }, ends = { times = end_times, memory = end_memory },
+    layer = { times = times, memory = memory }, ends = { times = end_times, memory = end_memory },
     hardware = read_hardware(files),
   }
 end
