@@ -65,5 +65,6 @@ int luaopen_tangram_core(lua_State *L)
     tg_open_plan(L);
     tg_open_partition(L);
     tg_open_knapsack(L);
+    tg_open_store(L);
     return 1;
 }

@@ -28,8 +28,6 @@ static tg_status check_options(const tg_instance *instance, const tg_compose_opt
                        instance->islands, options->required_island);
     if (options->objective == TG_PAPER && options->warmup == TG_AUTO)
         return tg_fail(err, TG_EINPUT, "warmup: the paper's objective knows no depths but 1f1b, got auto");
-    if (options->warmup == TG_AUTO)
-        return tg_fail(err, TG_EINPUT, "warmup auto is not available yet");
     return TG_OK;
 }
 
@@ -53,37 +51,55 @@ static double most_s(const tg_problem *problem)
     return (work + 4 * B * link) * problem->instance->islands;
 }
 
+/* Builds the tables for a limit and searches them. A search that costs far more than tables is left for tables by
+ * class. */
+static tg_status try_limit(tg_search *search, double limit, bool *by_class, tg_error *err)
+{
+    enum { DIVE_WORK = 1 << 16, PATIENCE = 64, LEAST_WORK = 1 << 22 };
+    const tg_tables *tables = search->tables;
+    tg_status status = TG_OK;
+    if (limit > search->problem->most_s)
+        status = tg_problem_list_pieces(search->problem, 1.5 * limit, err);
+    if (status == TG_OK)
+        status = tg_tables_build(search->tables, limit, *by_class, err);
+    if (status == TG_OK && tables->death == TG_ALIVE && search->incumbent.count == 0)
+        status = tg_search_dive(search, DIVE_WORK, err);
+    if (status != TG_OK || tables->death != TG_ALIVE)
+        return status;
+    const bool impatient = !*by_class && tg_tables_fit_by_class(tables);
+    status = tg_search_run(search, impatient ? PATIENCE * tables->work + LEAST_WORK : LONG_MAX, err);
+    *by_class |= search->outcome == TG_SPENT;
+    return status;
+}
+
 /* Raises a limit until the tables live, searches below it, and goes on until what is proven meets the incumbent. The
- * nearer the tables come to living, the smaller the steps, since too high a limit costs much; without end they double.
- */
+ * nearer the tables come to living, the smaller the steps, since too high a limit costs much; where that leads nowhere
+ * they grow. */
 static tg_status climb(tg_search *search, double *proven, tg_error *err)
 {
     static const double steps[] = {[TG_NO_COVER] = 0.04, [TG_NO_ROW] = 0.025, [TG_NO_LABEL] = 0.02, [TG_ALIVE] = 0.01};
+    enum { FEW_DEAD = 16 };
     const tg_compose_options *options = search->problem->options;
     const tg_tables *tables = search->tables;
     const double most = most_s(search->problem);
     double limit = *proven, stretch = 1;
+    bool by_class = false;
     for (int rung = 1; !isinf(*proven); rung++) {
         const double wanted = tg_incumbent_limit(&search->incumbent) * (1 - options->gap);
         if (wanted <= *proven)
             break;
         limit = fmin(wanted, fmax(limit, fmax(most * 1e-9, DBL_MIN)));
-        tg_status status = TG_OK;
-        if (limit > search->problem->most_s)
-            status = tg_problem_list_pieces(search->problem, 1.5 * limit, err);
-        if (status == TG_OK)
-            status = tg_tables_build(search->tables, limit, false, err);
-        if (status == TG_OK && tables->death == TG_ALIVE)
-            status = tg_search_run(search, LONG_MAX, err);
+        tg_status status = try_limit(search, limit, &by_class, err);
         if (status != TG_OK || search->halt->stopped != TG_NOT_STOPPED)
             return status;
-        if (tables->death == TG_ALIVE && search->outcome == TG_REBUILD)
+        const bool alive = tables->death == TG_ALIVE;
+        if (alive && search->outcome != TG_EXHAUSTED)
             continue;
-        *proven = tables->death == TG_ALIVE ? search->target : limit;
-        if (*proven > most && search->incumbent.count == 0)
+        *proven = alive ? search->target : limit;
+        if (*proven > most && search->incumbent.count < options->top)
             *proven = INFINITY;
-        stretch *= rung % 16 == 0 ? 2 : 1;
-        limit = *proven * (1 + (tables->death == TG_ALIVE ? 1 : stretch) * steps[tables->death]);
+        stretch *= alive || rung % FEW_DEAD == 0 ? 2 : 1;
+        limit = *proven * (1 + stretch * steps[tables->death]);
     }
     return TG_OK;
 }
@@ -150,6 +166,8 @@ tg_status tg_compose(tg_arena *arena, const tg_instance *instance, const tg_comp
         status = tg_search_make(arena, &problem, &tables, &halt, &search, err);
     if (status == TG_OK)
         proven = tg_reach_least_bottleneck(&tables.reach);
+    if (options->required_island >= 0 && problem.required_kind < 0)
+        proven = INFINITY; /* it has no plans */
     if (status == TG_OK)
         status = climb(&search, &proven, err);
     if (status == TG_OK)

@@ -9,20 +9,19 @@ enum { REBUILD_SHARE = 4 };
 tg_status tg_search_make(tg_arena *arena, tg_problem *problem, tg_tables *tables, tg_halt *halt, tg_search *out,
                          tg_error *err)
 {
-    const size_t most = (size_t)problem->most_stages, islands = (size_t)problem->instance->islands;
+    const size_t islands = (size_t)problem->instance->islands;
     *out = (tg_search){.problem = problem, .tables = tables, .halt = halt};
     out->pieces = tg_arena_alloc(arena, islands, sizeof *out->pieces);
     out->front_first = tg_arena_alloc(arena, islands, sizeof *out->front_first);
     out->used = tg_arena_alloc(arena, (size_t)problem->kinds, sizeof *out->used);
-    out->stages = tg_arena_alloc(arena, most, sizeof *out->stages);
-    out->transfer_s = tg_arena_alloc(arena, most, sizeof *out->transfer_s);
-    out->warmup = tg_arena_alloc(arena, most, sizeof *out->warmup);
     out->use_failed = true;
     for (int k = 0; k < problem->kinds; k++)
         out->use_failed &= tables->reach.stride[k] > 0;
-    if (!tg_chain_make(arena, problem->most_stages, problem->microbatches, problem->options->p2p, &out->chain) ||
-        !tg_failed_make(arena, problem, &out->failed) || !out->pieces || !out->front_first || !out->used ||
-        !out->stages || !out->transfer_s || !out->warmup)
+    const int stages = problem->most_stages, B = problem->microbatches;
+    const tg_compose_options *options = problem->options;
+    if (!tg_chain_make(arena, stages, B, options->p2p, &out->chain) || !tg_failed_make(arena, problem, &out->failed) ||
+        !tg_depths_make(arena, stages, B, options->p2p, options->gap, &out->depths) || !out->pieces ||
+        !out->front_first || !out->used)
         return tg_fail(err, TG_EMEMORY, "out of memory");
     return tg_incumbent_make(arena, problem, &out->incumbent, err);
 }
@@ -38,26 +37,17 @@ static tg_status complete(tg_search *search, double bound, tg_error *err)
 {
     const tg_problem *problem = search->problem;
     const tg_compose_options *options = problem->options;
-    const tg_chain *chain = &search->chain;
-    const int S = chain->count;
     if (problem->required_kind >= 0 && !search->used[problem->required_kind])
         return TG_OK;
-    for (int k = 0; k < S; k++) {
-        search->stages[k] = *chain->stage[S - 1 - k];
-        search->warmup[k] = chain->least[S - 1 - k];
-        if (k + 1 < S)
-            search->transfer_s[k] = chain->transfer_s[S - 1 - k];
-    }
-    double time_s;
-    tg_status status = tg_simulate(search->stages, S, search->transfer_s, search->warmup, problem->microbatches,
-                                   options->p2p, &time_s, NULL, err);
+    tg_depths *depths = &search->depths;
+    tg_status status = tg_depths_search(depths, &search->chain, search->target, search->halt, err);
     if (status != TG_OK)
         return status;
-    search->simulated++;
+    search->simulated += depths->simulated;
     for (int i = 0; i < search->piece_count; i++)
         search->front_first[i] = search->pieces[search->piece_count - 1 - i];
     tg_incumbent_offer(&search->incumbent, search->front_first, search->piece_count,
-                       options->objective == TG_PAPER ? bound : time_s, time_s, search->warmup);
+                       options->objective == TG_PAPER ? bound : depths->time_s, depths->time_s, depths->best);
     search->target = fmin(search->target, tg_incumbent_limit(&search->incumbent) * (1 - options->gap));
     return TG_OK;
 }
@@ -119,11 +109,12 @@ static tg_status list_candidates(tg_search *search, const tg_row *row, int front
 
 static bool must_leave(tg_search *search)
 {
-    if (tg_halted(search->halt))
+    if (tg_halted(search->halt, 16))
         search->outcome = TG_HALTED;
-    else if (search->work > search->budget)
+    else if (search->work > search->budget || (search->diving && search->incumbent.count > 0))
         search->outcome = TG_SPENT;
-    else if (search->target < search->tables->limit && search->work > search->tables->work / REBUILD_SHARE)
+    else if (!search->diving && search->target < search->tables->limit &&
+             search->work > search->tables->work / REBUILD_SHARE)
         search->outcome = TG_REBUILD;
     return search->outcome != TG_EXHAUSTED;
 }
@@ -177,10 +168,9 @@ static tg_status extend(tg_search *search, const tg_row *row, int front_class, t
     return status;
 }
 
-tg_status tg_search_run(tg_search *search, long budget, tg_error *err)
+static tg_status run(tg_search *search, double target, long budget, tg_error *err)
 {
-    search->target =
-        fmin(search->tables->limit, tg_incumbent_limit(&search->incumbent) * (1 - search->problem->options->gap));
+    search->target = fmin(target, tg_incumbent_limit(&search->incumbent) * (1 - search->problem->options->gap));
     search->work = 0;
     search->budget = budget;
     search->outcome = TG_EXHAUSTED;
@@ -188,4 +178,16 @@ tg_status tg_search_run(tg_search *search, long budget, tg_error *err)
     if (!tg_failed_clear(&search->failed, search->tables->rows.count))
         return tg_fail(err, TG_EMEMORY, "out of memory");
     return extend(search, tg_tables_root(search->tables), 0, (tg_label){0}, err);
+}
+
+tg_status tg_search_run(tg_search *search, long budget, tg_error *err)
+{
+    search->diving = false;
+    return run(search, search->tables->limit, budget, err);
+}
+
+tg_status tg_search_dive(tg_search *search, long budget, tg_error *err)
+{
+    search->diving = true;
+    return run(search, INFINITY, budget, err);
 }

@@ -2,6 +2,7 @@
 #ifndef TG_PIPELINE_SEARCH_H
 #define TG_PIPELINE_SEARCH_H
 
+#include "pipeline/depths.h"
 #include "pipeline/failed.h"
 #include "pipeline/incumbent.h"
 #include "pipeline/tables.h"
@@ -15,7 +16,7 @@ TG_VEC(tg_candidates, tg_candidate);
 typedef enum {
     TG_EXHAUSTED, /* every sequence whose bound is below search.target is in the incumbent */
     TG_REBUILD,   /* the target has fallen and the search costs more than new tables */
-    TG_SPENT,     /* the budget is used up */
+    TG_SPENT,     /* the budget is used up, or a dive has its sequence */
     TG_HALTED
 } tg_outcome;
 
@@ -30,10 +31,9 @@ typedef struct {
     int *used; /* islands by kind */
     tg_candidates candidates;
     tg_failed failed;
-    bool use_failed; /* not where the row doesn't tell which islands are used */
-    tg_stage_time *stages;
-    double *transfer_s;
-    int *warmup;
+    bool diving;
+    bool use_failed;  /* not where the row doesn't tell which islands are used */
+    tg_depths depths; /* also holds the sequence at hand front first */
     double target;
     long labels, simulated;
     long work, budget; /* edges looked at in this run */
@@ -46,5 +46,8 @@ void tg_search_free(tg_search *search);
 
 /* Runs over the tables; sequences are simulated and offered to the incumbent, whose limit lowers the target. */
 tg_status tg_search_run(tg_search *search, long budget, tg_error *err);
+
+/* Follows the best bounds to one whole sequence, be it below the limit or not: a first incumbent. */
+tg_status tg_search_dive(tg_search *search, long budget, tg_error *err);
 
 #endif

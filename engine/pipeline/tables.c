@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_CELLS = 1 << 24 };
+
 /* Stands for infinity in the values: products with 0 stay numbers. */
 static const double dead = 1e300;
 
@@ -40,6 +42,12 @@ tg_status tg_tables_make(tg_arena *arena, tg_problem *problem, tg_halt *halt, tg
         !out->scratch)
         return out_of_memory(err);
     return TG_OK;
+}
+
+bool tg_tables_fit_by_class(const tg_tables *tables)
+{
+    const size_t cells = ((size_t)tables->problem->atoms + 1) * (size_t)tables->reach.sets;
+    return tables->problem->classes > 1 && cells * (size_t)tables->problem->classes <= MOST_CELLS;
 }
 
 void tg_tables_free(tg_tables *tables)
@@ -196,7 +204,7 @@ static tg_status find_rows(tg_tables *tables, tg_error *err)
     first->r = first->e = first->x = 0;
     for (int i = problem->atoms; i > 0; i--)
         for (int at = tables->head[i]; at >= 0; at = tables->rows.at[at].next) {
-            if (tg_halted(tables->halt))
+            if (tg_halted(tables->halt, 8))
                 return TG_OK;
             find_transfers(tables, at);
             for (int k = tables->usable_start[i]; k < tables->usable_start[i + 1]; k++) {
@@ -251,7 +259,7 @@ static void find_fronts(tg_tables *tables)
     }
     for (int i = 1; i <= problem->atoms; i++)
         for (int at = tables->head[i]; at >= 0; at = tables->rows.at[at].next) {
-            if (tg_halted(tables->halt))
+            if (tg_halted(tables->halt, 8))
                 return;
             tg_row *row = &tables->rows.at[at];
             for (int k = tables->usable_start[i]; k < tables->usable_start[i + 1]; k++) {

@@ -67,6 +67,9 @@ void tg_tables_free(tg_tables *tables);
  * below the limit. After a halt the tables are of no use. */
 tg_status tg_tables_build(tg_tables *tables, double limit, bool by_class, tg_error *err);
 
+/* Whether rows by class are any finer, and not too many. */
+bool tg_tables_fit_by_class(const tg_tables *tables);
+
 static inline const tg_row *tg_tables_root(const tg_tables *tables)
 {
     return &tables->rows.at[tables->head[tables->problem->atoms]];

@@ -21,7 +21,8 @@ if golden then
       search.find(profile, { gpus = 8, layers = i.layers, hidden = i.hidden, seq_len = i.seq, global_batch = i.settle_bsz,
         microbatches = i.settle_chunk, budget_bytes = i.mem * 2 ^ 30, uniform = i.fine == 0, recompute = i.disable_ckpt ~= 1 })
       local seconds <const> = os.clock() - from_s
-      print(("%-10s %7.4f s, the original %5.2f s: %4.0f times less"):format(case.case, seconds, case.cpu_user_s, case.cpu_user_s / seconds))
+      print(("%-10s %7.4f s, the original %5.2f s: %4.0f times less"):format(case.case, seconds, case.cpu_user_s,
+        case.cpu_user_s / seconds))
     end
   end
 else
@@ -29,7 +30,8 @@ else
 end
 
 local island <const> = pricing.island({ name = "v100", gpu = "v100", memory_bytes = 32 * 2 ^ 30, compute_flops = 125e12,
-  intra = { { 2, 45.7e9 }, { 8, 21.9e9 } } }, { arch = "Volta", fp16_flops = 125e12, memory_bytes_per_s = 900e9, pcie_bytes_per_s = 15.75e9 })
+  intra = { { 2, 45.7e9 }, { 8, 21.9e9 } } },
+  { arch = "Volta", fp16_flops = 125e12, memory_bytes_per_s = 900e9, pcie_bytes_per_s = 15.75e9 })
 local model <const> = { hidden = 5120, layers = 40, heads = 40, vocab = 50272, positions = 2048 }
 for _, mode in ipairs { "layerwise", "uniform" } do
   for _, microbatches in ipairs { 128, 32, 8 } do
