@@ -86,8 +86,6 @@ static void describe(tg_content *content, const tg_partial *plan, const tg_compo
     }
 }
 
-TG_VEC(contents, tg_content);
-
 /* Open addressing; entries count from 1, 0 is free. Grows with what it holds, which is often far less than the plans.
  */
 typedef struct {
@@ -127,7 +125,7 @@ static uint64_t hash_of_content(const void *contents_at, int i)
 }
 
 /* The content that equals a plan, or a new one; -1 when memory is out. */
-static int content_of_plan(const tg_partial *plan, table *by_content, contents *found, const tg_problem *problem)
+static int content_of_plan(const tg_partial *plan, table *by_content, tg_contents *found, const tg_problem *problem)
 {
     if (!table_room(by_content, hash_of_content, found->at))
         return -1;
@@ -138,7 +136,7 @@ static int content_of_plan(const tg_partial *plan, table *by_content, contents *
     if (!by_content->slot[at]) {
         tg_content content;
         describe(&content, plan, problem->options, problem->microbatches);
-        if (!contents_push(found, content))
+        if (!tg_contents_push(found, content))
             return -1;
         by_content->slot[at] = (int)found->count;
         by_content->count++;
@@ -151,7 +149,7 @@ static bool find_contents(making *m, tg_problem *out)
 {
     const tg_instance *instance = m->instance;
     table by_content = {0}, by_memory = {0};
-    contents found = {0};
+    tg_contents found = {0};
     bool fits = true;
     for (int p = 0; p < instance->plans && fits; p++) {
         const tg_partial *plan = &instance->plan[p];

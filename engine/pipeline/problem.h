@@ -17,6 +17,8 @@ typedef struct {
     double *maps;        /* a0, a1, a2, x0, x1, x2, each by n; NULL until needed */
 } tg_content;
 
+TG_VEC(tg_contents, tg_content);
+
 /* A plan of a kind's first island. */
 typedef struct {
     double bottleneck_s; /* the content's */
