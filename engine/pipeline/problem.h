@@ -60,6 +60,10 @@ typedef struct {
     int required_kind; /* -1: none */
 } tg_problem;
 
+/* Joins equal islands and numbers the classes (kinds.c); a part of tg_problem_make. One without plans is left out, and
+ * one that must be used keeps to itself. False when memory is out. */
+bool tg_problem_find_kinds(tg_arena *arena, tg_problem *problem);
+
 /* Makes the pieces of all plans whose bottleneck_s is below most_s, in place of those there were. */
 tg_status tg_problem_list_pieces(tg_problem *problem, double most_s, tg_error *err);
 
