@@ -41,7 +41,7 @@ local function shallow(t)
 end
 
 --- What of the engine plugins may call: arithmetic, nothing that reaches files or other scripts.
-local engine_functions <const> = { "bears", "max_inflight", "nearest", "pareto", "partition", "terms" }
+local engine_functions <const> = { "bears", "max_inflight", "nearest", "operators", "pareto", "partition", "terms" }
 
 --- A copy of one of the library's modules for one plugin.
 local function module_for_plugins(plugin, module)

@@ -1,0 +1,161 @@
+--- Stages of profiled operators (tangram.input.aceso): Aceso's evaluator, as formulas of reference FORMULAS.md, 5.1 and the
+--- EuroSys'24 code have it, behind the functions that the search asks (tangram.aceso.configuration).
+local core <const> = require "tangram.core"
+
+local operators <const> = {}
+
+local MiB <const> = 2.0 ^ 20
+local ROWS <const>, LAYER_ROWS <const> = 16, 13
+
+--- Profiled rows of the operators of a model of so many layers: 1, then 2..14 a layer, then 15 and 16.
+local function rows_of(layers)
+  local rows <const> = { 1 }
+  for _ = 1, layers do
+    for row = 2, 1 + LAYER_ROWS do rows[#rows + 1] = row end
+  end
+  rows[#rows + 1], rows[#rows + 2] = ROWS - 1, ROWS
+  return rows
+end
+
+--- Operators that each atom is made of, by its kind.
+local operators_in <const> = { embedding = 1, layer = 13, attention = 9, mlp = 4, head = 2, operator = 1 }
+
+--- Seconds to send a message between stages. The rate is that of the power of two below half the message: Aceso's index is
+--- trunc(log2 MiB), less 1 from 1 on; below 1 MiB it is negative and counts from the table's end.
+local function transfer_s(bytes, rates)
+  if bytes == 0 then return 0 end
+  local index, fraction = math.modf(math.log(bytes / MiB, 2))
+  -- log2 of a power of two may come out a hair below
+  if fraction > 1 - 1e-12 then index = index + 1 end
+  index = math.tointeger(index)
+  if index >= 1 then index = index - 1 end
+  index = index < 0 and #rates + index + 1 or index + 1
+  return bytes / rates[math.max(1, math.min(index, #rates))]
+end
+operators.transfer_s = transfer_s
+
+--- What the engine prices for so many samples a GPU and that degree; nil if it was not profiled.
+local function priced(database, rows, samples, tp)
+  local profile <const> = database.profiles[samples] and database.profiles[samples][tp]
+  if not profile then return nil end
+  local lists <const> = { name = {}, recomputes = {}, layer = {}, kept_bytes = {} }
+  local same <const> = { "forward_s", "backward_s", "weight_bytes", "input_bytes", "activation_bytes", "forward_reserved_bytes",
+    "backward_reserved_bytes" }
+  for _, field in ipairs(same) do lists[field] = {} end
+  for i, row in ipairs(rows) do
+    for _, field in ipairs(same) do lists[field][i] = profile[field][row] end
+    local name <const> = database.names[row]
+    -- buffers that the two share
+    local factor <const> = name == "enc-attention-dropout" and 1.5 or name == "enc-attention-softmax" and 0 or 1
+    lists.kept_bytes[i] = factor * profile.activation_bytes[row]
+    lists.name[i], lists.layer[i] = row, name == "enc-1st-layernorm"
+    lists.recomputes[i] = not lists.layer[i] and name ~= "encoder-embedding" and name ~= "gpt-post-process"
+  end
+  local busy_s <const> = { [0] = 0 }
+  for i = 1, #rows do busy_s[i] = busy_s[i - 1] + lists.forward_s[i] + lists.backward_s[i] end
+  local border <const> = {}
+  for kind, rates in pairs { [false] = database.intra_bytes_per_s, [true] = database.inter_bytes_per_s } do
+    local into <const>, out <const> = {}, {}
+    for row = 1, ROWS do
+      into[row], out[row] = transfer_s(profile.input_bytes[row], rates), transfer_s(profile.output_bytes[row], rates)
+    end
+    border[kind] = { into = into, out = out }
+  end
+  return { engine = core.operators(lists), busy_s = busy_s, border = border, profile = profile }
+end
+
+--- A model's operators: rows, and what is priced by samples and degree, made when first asked for.
+---@param database tangram.AcesoDatabase
+---@param layers integer
+function operators.model(database, layers)
+  local rows <const> = rows_of(layers)
+  local known <const> = {}
+  return {
+    database = database, rows = rows,
+    priced = function(samples, tp)
+      local key <const> = samples << 16 | tp
+      if known[key] == nil then known[key] = priced(database, rows, samples, tp) or false end
+      return known[key] or nil
+    end,
+  }
+end
+
+--- First and last operator of each atom, for any mix of kinds; nil, why if they don't make up the model.
+---@param kinds string[] embedding, layer, attention, mlp, head, operator
+---@param rows integer[]
+function operators.spans(kinds, rows)
+  local first <const>, last <const>, at = {}, {}, 1
+  for i, kind in ipairs(kinds) do
+    if not operators_in[kind] then return nil, ("atom kind '%s': the database has embedding, layer, attention, mlp, head"):format(kind) end
+    first[i], last[i] = at, at + operators_in[kind] - 1
+    at = last[i] + 1
+  end
+  if at - 1 ~= #rows then return nil, ("%d operators in the atoms, %d in the model"):format(at - 1, #rows) end
+  return first, last
+end
+
+--- What the search asks, over atoms `from`..`to` of a model.
+---@param model table operators.model
+---@param where table { kinds, from, to, gpus, gpus_per_node, capacity_bytes, successors, sizes (samples of a microbatch),
+---  microbatches (of each size), max_stage_gpus }
+function operators.space(model, where)
+  local first_of <const>, last_of <const> = operators.spans(where.kinds, model.rows)
+  if not first_of then error(last_of, 0) end
+  local rows <const>, capacity_bytes <const>, offset <const> = model.rows, where.capacity_bytes, where.from - 1
+  local space <const> = {
+    count = where.to - offset, gpus = where.gpus, gpus_per_node = where.gpus_per_node, max_stage_gpus = where.max_stage_gpus or 8,
+    capacity_bytes = capacity_bytes, successors = where.successors or 0, sizes = where.sizes, microbatches = where.microbatches,
+    max_tp = where.gpus_per_node,
+  }
+  local choices <const>, count, memo <const> = {}, 0, {}
+
+  --- The strategy of one stage: nil where it was not profiled.
+  function space.choice(size, tp, dp)
+    local key <const> = (size << 16 | tp) << 16 | dp
+    local choice = choices[key]
+    if choice == nil then
+      local ready <const> = tp <= space.max_tp and model.priced(where.sizes[size] // dp, tp)
+      choice = false
+      if ready then
+        count = count + 1
+        choice = { id = count, size = size, tp = tp, dp = dp, gpus = tp * dp, priced = ready, memo = {} }
+      end
+      choices[key] = choice
+    end
+    return choice or nil
+  end
+
+  --- Forward and backward of a stage, nothing recomputed or sent: never falls as the stage grows.
+  function space.busy_s(choice, first, last)
+    local busy_s <const> = choice.priced.busy_s
+    return busy_s[last_of[last + offset]] - busy_s[first_of[first + offset] - 1]
+  end
+
+  function space.price(choice, first, last, behind)
+    local key <const> = ((first << 16) | last) << 16 | behind
+    local price = choice.memo[key]
+    if not price then
+      local from <const> = first_of[first + offset]
+      local forward_s <const>, backward_s <const>, recompute_s <const>, weight_bytes <const>, live_bytes <const>, peak_bytes <const>,
+        reserved_bytes <const>, flagged <const> = choice.priced.engine:fit(from, last_of[last + offset], behind, capacity_bytes)
+      price = {
+        busy_s = forward_s + backward_s, recompute_s = recompute_s, time_s = forward_s + backward_s + recompute_s,
+        bytes = 8 * weight_bytes + live_bytes * (behind + 1) + peak_bytes + reserved_bytes,
+        forward_s = forward_s, backward_s = backward_s, weight_bytes = weight_bytes, live_bytes = live_bytes,
+        peak_bytes = peak_bytes, reserved_bytes = reserved_bytes, flagged = flagged,
+      }
+      choice.memo[key] = price
+    end
+    return price
+  end
+
+  --- Receiving what enters the stage and sending what leaves it; across nodes: true.
+  function space.border_s(choice, first, last, enters_across, leaves_across)
+    local border <const> = choice.priced.border
+    return border[enters_across].into[rows[first_of[first + offset]]] + border[leaves_across].out[rows[last_of[last + offset]]]
+  end
+
+  return space
+end
+
+return operators
