@@ -34,6 +34,17 @@ local function transfer_s(bytes, rates)
 end
 operators.transfer_s = transfer_s
 
+--- Rounds a list to a power of two of which it makes fewer than 2^51 in all: sums are then exact, and equal stages equal wherever
+--- they lie, so that ties are ties.
+local function on_grid(list)
+  local total = 0
+  for _, x in ipairs(list) do total = total + x end
+  if total == 0 then return list end
+  local quantum <const>, rounded <const> = 2.0 ^ (math.ceil(math.log(total, 2)) - 51), {}
+  for i, x in ipairs(list) do rounded[i] = (x / quantum + 0.5) // 1 * quantum end
+  return rounded
+end
+
 --- What the engine prices for so many samples a GPU and that degree; nil if it was not profiled.
 local function priced(database, rows, samples, tp)
   local profile <const> = database.profiles[samples] and database.profiles[samples][tp]
@@ -51,6 +62,7 @@ local function priced(database, rows, samples, tp)
     lists.name[i], lists.layer[i] = row, name == "enc-1st-layernorm"
     lists.recomputes[i] = not lists.layer[i] and name ~= "encoder-embedding" and name ~= "gpt-post-process"
   end
+  for _, field in ipairs { "forward_s", "backward_s", "weight_bytes", "kept_bytes" } do lists[field] = on_grid(lists[field]) end
   local busy_s <const> = { [0] = 0 }
   for i = 1, #rows do busy_s[i] = busy_s[i - 1] + lists.forward_s[i] + lists.backward_s[i] end
   local border <const> = {}
@@ -123,6 +135,13 @@ function operators.space(model, where)
       choices[key] = choice
     end
     return choice or nil
+  end
+
+  --- The strategies of so many GPUs.
+  function space.choices(size, gpus)
+    local list <const> = {}
+    for tp = 1, gpus do list[#list + 1] = gpus % tp == 0 and space.choice(size, tp, gpus // tp) or nil end
+    return list
   end
 
   --- Forward and backward of a stage, nothing recomputed or sent: never falls as the stage grows.
