@@ -170,6 +170,25 @@ static int terms_probe(lua_State *L)
     return 2;
 }
 
+/* terms:stage(first, last, behind, allow_recompute) -> time_s, recompute_s (part of it), bytes, recomputed, fits: these
+ * atoms as one stage with so many behind it. One that does not fit recomputes nothing or all, whichever needs less. */
+static int terms_stage(lua_State *L)
+{
+    const tg_terms *terms = luaL_checkudata(L, 1, TERMS);
+    int first, last, behind = tg_check_integer(L, 4, 0, INT32_MAX);
+    tg_check_run(L, 2, &first, &last);
+    tg_split_stage stage;
+    tg_error err;
+    if (tg_split_price(terms, first, last, behind, lua_toboolean(L, 5), &stage, &err) != TG_OK)
+        return luaL_error(L, "%s", err.message);
+    lua_pushnumber(L, stage.time_s);
+    lua_pushnumber(L, stage.recompute_s);
+    lua_pushnumber(L, stage.bytes);
+    lua_pushinteger(L, stage.recomputed);
+    lua_pushboolean(L, stage.fits);
+    return 5;
+}
+
 static int terms_length(lua_State *L)
 {
     lua_pushinteger(L, tg_terms_atoms(luaL_checkudata(L, 1, TERMS)));
@@ -242,7 +261,7 @@ void tg_open_terms(lua_State *L)
                                          {"max_successors", max_successors},
                                          {NULL, NULL}};
     static const luaL_Reg methods[] = {
-        {"split", terms_split}, {"probe", terms_probe}, {"__len", terms_length}, {NULL, NULL}};
+        {"split", terms_split}, {"probe", terms_probe}, {"stage", terms_stage}, {"__len", terms_length}, {NULL, NULL}};
     if (luaL_newmetatable(L, TERMS)) {
         luaL_setfuncs(L, methods, 0);
         lua_pushvalue(L, -1);

@@ -50,10 +50,10 @@ local function module_for_plugins(plugin, module)
     for _, name in ipairs(engine_functions) do copy[name] = core[name] end
     return copy
   elseif type(module) == "string" and (module:match "^tangram%.formulas%." or module:match "^tangram%.catalog%f[%.%z]"
-        or module == "tangram.strategies" or module == "tangram.floors" or module == "tangram.units") then
+        or module:match "^tangram%.aceso%." or module == "tangram.strategies" or module == "tangram.floors" or module == "tangram.units") then
     return shallow(require(module))
   end
-  error(("%s: require '%s': plugins can load only tangram's formulas, catalogue, strategies, floors, units and core"):format(plugin,
+  error(("%s: require '%s': plugins can load only tangram's formulas, catalogue, aceso, strategies, floors, units and core"):format(plugin,
     tostring(module)), 3)
 end
 

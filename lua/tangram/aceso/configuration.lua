@@ -90,8 +90,10 @@ end
 function configuration.balanced(space, stages)
   local gpus <const>, per_stage <const> = {}, space.count // stages
   if per_stage < 1 then return nil end
-  local left = space.gpus - stages
-  for i = 1, stages do gpus[i] = 1 end
+  -- where equal stages lie well, doubling finds other numbers of GPUs than powers of two only from there
+  local equal <const> = space.any_gpus and space.gpus % stages == 0 and space.gpus // stages or 1
+  local left = space.gpus - equal * stages
+  for i = 1, stages do gpus[i] = equal end
   local changed = true
   while left > 0 and changed do
     changed = false
@@ -101,7 +103,7 @@ function configuration.balanced(space, stages)
       end
     end
   end
-  if left ~= 0 then return nil end
+  if left ~= 0 or (space.any_gpus and not configuration.lies_well(space, gpus)) then return nil end
   local c <const> = { size = 1, last = {}, choice = {} }
   for i = 1, stages do
     c.last[i] = i < stages and i * per_stage or space.count

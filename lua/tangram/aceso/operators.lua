@@ -106,27 +106,79 @@ function operators.spans(kinds, rows)
   return first, last
 end
 
+--- The engine's answer about a stage, by name.
+local function named(forward_s, backward_s, recompute_s, weight_bytes, live_bytes, peak_bytes, reserved_bytes, flagged)
+  return {
+    forward_s = forward_s, backward_s = backward_s, busy_s = forward_s + backward_s, recompute_s = recompute_s,
+    weight_bytes = weight_bytes, live_bytes = live_bytes, peak_bytes = peak_bytes, reserved_bytes = reserved_bytes, flagged = flagged,
+  }
+end
+operators.named = named
+
+--- A stage of the contract. Parameters and gradients of 16 bits, a copy and two moments of 32: 16 bytes a parameter.
+---@param price table named
+---@param strategy table
+---@param atoms integer
+function operators.stage(price, strategy, atoms)
+  local weight_bytes <const> = price.weight_bytes
+  local memory <const> = {
+    weights_bytes = 3 * weight_bytes, gradients_bytes = weight_bytes, optimizer_bytes = 4 * weight_bytes,
+    buffers_bytes = price.reserved_bytes,
+  }
+  return {
+    atoms = atoms, gpus = strategy.dp * strategy.tp, strategy = strategy, forward_s = price.forward_s,
+    backward_s = price.backward_s + price.recompute_s, sync_s = 0, static_bytes = 8 * weight_bytes + price.reserved_bytes,
+    inflight_bytes = price.live_bytes, transient_bytes = price.peak_bytes,
+    parts = { memory = memory, time = { compute_s = price.busy_s, recompute_s = price.recompute_s } },
+  }
+end
+
+--- The model's operators as atoms, for those who plan at that granularity. Their FLOPs are their atom's, shared out by time.
+---@param model table the model's description
+---@param standard table[] its usual atoms, whole layers
+---@param database tangram.AcesoDatabase
+function operators.atoms(model, standard, database)
+  local rows <const>, samples <const>, tp <const> = rows_of(model.layers), database.samples[1], database.tp[1]
+  local profile <const>, atoms <const> = database.profiles[samples][tp], {}
+  local from = 1
+  for _, whole in ipairs(standard) do
+    local to <const> = from + operators_in[whole.kind] - 1
+    local all_s = 0
+    for i = from, to do all_s = all_s + profile.forward_s[rows[i]] end
+    for i = from, to do
+      local row <const> = rows[i]
+      atoms[i] = {
+        kind = "operator", name = database.names[row], hash = "aceso:" .. database.size .. ":" .. row,
+        flops = whole.flops * profile.forward_s[row] / all_s, parameter_bytes = profile.weight_bytes[row] * tp,
+        boundary_bytes = profile.output_bytes[row] / samples,
+      }
+    end
+    from = to + 1
+  end
+  return atoms
+end
+
 --- What the search asks, over atoms `from`..`to` of a model.
 ---@param model table operators.model
 ---@param where table { kinds, from, to, gpus, gpus_per_node, capacity_bytes, successors, sizes (samples of a microbatch),
----  microbatches (of each size), max_stage_gpus }
+---  microbatches (of each size), max_stage_gpus, max_tp }
 function operators.space(model, where)
   local first_of <const>, last_of <const> = operators.spans(where.kinds, model.rows)
   if not first_of then error(last_of, 0) end
   local rows <const>, capacity_bytes <const>, offset <const> = model.rows, where.capacity_bytes, where.from - 1
   local space <const> = {
-    count = where.to - offset, gpus = where.gpus, gpus_per_node = where.gpus_per_node, max_stage_gpus = where.max_stage_gpus or 8,
+    count = where.to - offset, gpus = where.gpus, gpus_per_node = where.gpus_per_node, max_stage_gpus = math.min(where.gpus_per_node, where.max_stage_gpus or 8),
     capacity_bytes = capacity_bytes, successors = where.successors or 0, sizes = where.sizes, microbatches = where.microbatches,
-    max_tp = where.gpus_per_node,
   }
-  local choices <const>, count, memo <const> = {}, 0, {}
+  local max_tp <const> = math.min(where.gpus_per_node, where.max_tp or math.huge)
+  local choices <const>, count = {}, 0
 
   --- The strategy of one stage: nil where it was not profiled.
   function space.choice(size, tp, dp)
     local key <const> = (size << 16 | tp) << 16 | dp
     local choice = choices[key]
     if choice == nil then
-      local ready <const> = tp <= space.max_tp and model.priced(where.sizes[size] // dp, tp)
+      local ready <const> = tp <= max_tp and model.priced(where.sizes[size] // dp, tp)
       choice = false
       if ready then
         count = count + 1
@@ -154,15 +206,9 @@ function operators.space(model, where)
     local key <const> = ((first << 16) | last) << 16 | behind
     local price = choice.memo[key]
     if not price then
-      local from <const> = first_of[first + offset]
-      local forward_s <const>, backward_s <const>, recompute_s <const>, weight_bytes <const>, live_bytes <const>, peak_bytes <const>,
-        reserved_bytes <const>, flagged <const> = choice.priced.engine:fit(from, last_of[last + offset], behind, capacity_bytes)
-      price = {
-        busy_s = forward_s + backward_s, recompute_s = recompute_s, time_s = forward_s + backward_s + recompute_s,
-        bytes = 8 * weight_bytes + live_bytes * (behind + 1) + peak_bytes + reserved_bytes,
-        forward_s = forward_s, backward_s = backward_s, weight_bytes = weight_bytes, live_bytes = live_bytes,
-        peak_bytes = peak_bytes, reserved_bytes = reserved_bytes, flagged = flagged,
-      }
+      price = named(choice.priced.engine:fit(first_of[first + offset], last_of[last + offset], behind, capacity_bytes))
+      price.time_s = price.busy_s + price.recompute_s
+      price.bytes = 8 * price.weight_bytes + price.live_bytes * (behind + 1) + price.peak_bytes + price.reserved_bytes
       choice.memo[key] = price
     end
     return price
@@ -172,6 +218,11 @@ function operators.space(model, where)
   function space.border_s(choice, first, last, enters_across, leaves_across)
     local border <const> = choice.priced.border
     return border[enters_across].into[rows[first_of[first + offset]]] + border[leaves_across].out[rows[last_of[last + offset]]]
+  end
+
+  function space.stage(choice, price, first, last)
+    local recompute <const> = price.flagged > 0 and { kind = "full", layers = price.flagged } or "none" -- so many operators
+    return operators.stage(price, { dp = choice.dp, tp = choice.tp, recompute = recompute }, last - first + 1)
   end
 
   return space

@@ -92,27 +92,26 @@ local function slowest(c)
   return found
 end
 
---- Moves atoms (the paper's op migration) from b toward its partner, then from the new worst stage, up to five times.
+--- The paper's op migration: moves atoms from b toward a partner, then from the new worst stage toward another, a few times.
+--- Each result counts.
 local function dec_op(state, c, b, over)
-  local space <const> = state.space
-  if #c.last == 1 then return {} end
-  local found, current, used = {}, c, {}
+  local space <const>, found <const>, used <const> = state.space, {}, {}
   for step = 1, state.options.migrations do
-    if step > 1 then b = slowest(current) end
-    local partner <const> = partner_of(space, current, b, over, used)
+    if step > 1 then b = slowest(c) end
+    local partner <const> = partner_of(space, c, b, over, used)
     if not partner then break end
     used[partner] = true
-    local gap_s <const> = current.price[b].time_s - current.price[partner].time_s
+    local gap_s <const> = c.price[b].time_s - c.price[partner].time_s
     local moved
     for _, share in ipairs(over and { 0 } or { 0.4, 0.2, 0 }) do
       state.explored = state.explored + 1
-      local goal <const> = over and space.capacity_bytes or current.price[b].time_s - share * gap_s
-      moved = hand_on(space, current, b, partner, goal, over)
+      local goal <const> = over and space.capacity_bytes or c.price[b].time_s - share * gap_s
+      moved = hand_on(space, c, b, partner, goal, over)
       if moved then break end
     end
     if not moved then break end
-    current = configuration.measure(space, moved)
-    found[#found + 1] = current
+    c = configuration.measure(space, moved)
+    found[#found + 1] = c
   end
   return found
 end
@@ -122,7 +121,7 @@ local function scaled(space, choice, dimension, up)
   local tp, dp = choice.tp, choice.dp
   if dimension == "tp" then tp = up and 2 * tp or tp / 2 else dp = up and 2 * dp or dp / 2 end
   tp, dp = math.tointeger(tp), math.tointeger(dp)
-  if not tp or not dp or tp * dp > space.max_stage_gpus then return nil end
+  if not tp or not dp or up and 2 * choice.gpus > space.max_stage_gpus then return nil end
   return space.choice(choice.size, tp, dp, choice)
 end
 
@@ -213,7 +212,18 @@ local function other_size(state, c, step)
   return { new }
 end
 
---- The seven, with what each does to the stage: "-" less, "+" more, "0" neither.
+--- Trades one dimension of b for the other (the original's two optional primitives).
+local function exchange(state, c, b, from, to)
+  local half <const> = scaled(state.space, c.choice[b], from, false)
+  local choice <const> = half and scaled(state.space, half, to, true)
+  if not choice then return {} end
+  state.explored = state.explored + 1
+  local new <const> = configuration.copy(c)
+  new.choice[b] = choice
+  return { new }
+end
+
+--- The seven, and two that only `repair` uses, with what each does to the stage: "-" less, "+" more, "0" neither.
 primitives.list = {
   { name = "dec_op", time = "-", memory = "-", comm = "0", apply = dec_op },
   { name = "inc_dp", time = "-", memory = "-", comm = "+", apply = function(state, c, b) return resize(state, c, b, "dp", true) end },
@@ -222,6 +232,10 @@ primitives.list = {
   { name = "dec_tp", time = "+", memory = "+", comm = "-", apply = function(state, c, b) return resize(state, c, b, "tp", false) end },
   { name = "inc_mbs", time = "-", memory = "+", comm = "0", apply = function(state, c) return other_size(state, c, 1) end },
   { name = "dec_mbs", time = "+", memory = "-", comm = "0", apply = function(state, c) return other_size(state, c, -1) end },
+  { name = "inc_tp_dec_dp", time = "+", memory = "-", comm = "+", repair = true,
+    apply = function(state, c, b) return exchange(state, c, b, "dp", "tp") end },
+  { name = "inc_dp_dec_tp", time = "-", memory = "+", comm = "-", repair = true,
+    apply = function(state, c, b) return exchange(state, c, b, "tp", "dp") end },
 }
 
 --- What the seconds of each stage go to: work, what parallelism costs, recompute.
@@ -244,13 +258,14 @@ end
 
 --- Groups of primitives for stage b, the most promising first: by what b spends more of than its share.
 ---@param over boolean some stage does not fit
+---@param repair boolean? with the two that the original leaves off
 ---@return table[][] groups
-function primitives.groups(space, c, b, over)
+function primitives.groups(space, c, b, over, repair)
   local taken <const>, groups <const> = {}, {}
   local function group(wanted)
     local list <const> = {}
     for i, one in ipairs(primitives.list) do
-      if not taken[i] and wanted(one) then
+      if not taken[i] and (repair or not one.repair) and wanted(one) then
         taken[i] = true
         list[#list + 1] = one
       end

@@ -16,6 +16,9 @@ search.options = {
   max_hops = { type = "integer", default = 7, min = 1, doc = "primitives in a row before one must have helped" },
   pool_factor = { type = "number", default = 1.2, min = 1, doc = "configurations slower than the best by more are not kept to explore" },
   migrations = { type = "integer", default = 5, min = 1, doc = "times that one primitive moves atoms on" },
+  repair = { type = "boolean", default = false,
+    doc = "more than the original has: trading tp for dp inside a stage, a last polish of the cuts, stages of any GPUs that lie well;"
+      .. " with ctx.cost also ZeRO, context and expert parallelism" },
   reuses = { type = "integer", default = 5, min = 0, doc = "times that an explored configuration may be a start again" },
 }
 
@@ -82,7 +85,7 @@ local function multi_hop(state, c, hop, again)
   local b <const>, over <const> = bottleneck(state, c, again)
   if not b then return nil end
   local seen = c
-  for _, group in ipairs(primitives.groups(state.space, c, b, over)) do
+  for _, group in ipairs(primitives.groups(state.space, c, b, over, state.options.repair)) do
     local list <const>, best <const> = apply(state, group, c, b, over)
     if best and best.total_s < state.best_s then return best end
     for _, new in ipairs(list) do
@@ -133,6 +136,27 @@ local function take_again(state)
   return found.c
 end
 
+--- Moves single cuts by one atom more or less, and by twice as many while that helps, until none does (`repair`).
+local function polish(space, c)
+  local improved = true
+  while improved do
+    improved = false
+    for i = 1, #c.last - 1 do
+      for _, step in ipairs { -1, 1 } do
+        local size = step
+        repeat
+          local new <const> = configuration.copy(c)
+          new.last[i] = new.last[i] + size
+          local valid <const> = new.last[i] >= configuration.first(c, i) and new.last[i] < c.last[i + 1]
+          local helps <const> = valid and better(configuration.measure(space, new), c)
+          if helps then c, improved, size = new, true, 2 * size end
+        until not helps
+      end
+    end
+  end
+  return c
+end
+
 --- Searches one number of stages.
 ---@param space table what is asked (tangram.aceso.operators, tangram.aceso.priced)
 ---@param stages integer
@@ -173,6 +197,7 @@ function search.run(space, stages, options, evaluations)
       if not c then break end
     end
   end
+  if best and options.repair then best = configuration.keyed(polish(space, best)) end
   counts.evaluated, counts.explored, counts.trials, counts.least = state.evaluated, state.explored, trials, least
   return best, counts
 end
