@@ -2,9 +2,11 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "bind/core.h"
 #include "pipeline/compose.h"
+#include "pipeline/interleave.h"
 #include "pipeline/label.h"
 
 static double number_field(lua_State *L, int table, const char *name, double otherwise)
@@ -144,8 +146,8 @@ static void push_composition(lua_State *L, const tg_composition *composition)
 /* core.compose(instance, options?) -> result | nil, why. instance: tangram.instance/1 text, or the arguments of a
  * generated one { seed, atoms, islands, variants, kinds }. options: objective, p2p, warmup, gap, time_limit_s, top,
  * cutoff, required_island (from 1). result: found, sequence and top[i].sequence (plans from 1, front first), time_s,
- * bound_s, gap, proved, paper_s, warmup, stopped, labels, simulated, compose_s; without a sequence only found, bound_s,
- * stopped and the last three. */
+ * bound_s, gap, proved, paper_s, warmup, stopped, labels, simulated, compose_s, cpu_s; without a sequence only found,
+ * bound_s, stopped and the last four. */
 static int compose(lua_State *L)
 {
     tg_compose_options options;
@@ -162,15 +164,19 @@ static int compose(lua_State *L)
         const char *text = luaL_checklstring(L, 1, &size);
         status = tg_instance_read(arena, text, size, &instance, &err);
     }
-    double start_s = tg_clock_s();
+    const double start_s = tg_clock_s();
+    const clock_t start_cpu = clock();
     if (status == TG_OK)
         status = tg_compose(arena, &instance, &options, &composition, &err);
     if (status != TG_OK)
         return tg_push_failure(L, &err);
-    double compose_s = tg_clock_s() - start_s;
+    const double compose_s = tg_clock_s() - start_s, cpu_s = (double)(clock() - start_cpu) / CLOCKS_PER_SEC;
     push_composition(L, &composition);
+    tg_arena_free(arena); /* large: not left to the collector */
     lua_pushnumber(L, compose_s);
     lua_setfield(L, -2, "compose_s");
+    lua_pushnumber(L, cpu_s);
+    lua_setfield(L, -2, "cpu_s");
     return 1;
 }
 
@@ -194,7 +200,7 @@ static int generate(lua_State *L)
 }
 
 typedef struct {
-    int count, microbatches;
+    int count, microbatches, chunks;
     tg_stage_time *stages;
     double *transfer_s;
     int *warmup; /* NULL: plain */
@@ -204,12 +210,14 @@ typedef struct {
 
 static void check_pipeline(lua_State *L, pipeline *out)
 {
-    static const char *const fields[] = {"microbatches", "warmup", "p2p", "operations"};
+    static const char *const fields[] = {"microbatches", "warmup", "p2p", "operations", "chunks"};
     static const char *const stage_fields[] = {"forward_s", "backward_s", "sync_s"};
     luaL_checktype(L, 1, LUA_TTABLE);
     luaL_checktype(L, 2, LUA_TTABLE);
     check_fields(L, 3, fields, sizeof fields / sizeof *fields);
-    *out = (pipeline){.count = (int)luaL_len(L, 1), .microbatches = int_field(L, 3, "microbatches", 1)};
+    *out = (pipeline){.count = (int)luaL_len(L, 1),
+                      .microbatches = int_field(L, 3, "microbatches", 1),
+                      .chunks = int_field(L, 3, "chunks", 1)};
     luaL_argcheck(L, out->count >= 1, 1, "expected at least one stage");
     luaL_argcheck(L, luaL_len(L, 2) == out->count - 1, 2, "expected one transfer less than stages");
     out->p2p = choice_field(L, 3, "p2p", p2p_names) ? TG_BLOCKING : TG_OVERLAPPED;
@@ -242,13 +250,27 @@ static void check_pipeline(lua_State *L, pipeline *out)
     }
 }
 
+static int simulate_interleaved(lua_State *L, const pipeline *p)
+{
+    luaL_argcheck(L, !p->warmup && !p->operations && p->p2p == TG_OVERLAPPED, 3, "chunks: stands alone");
+    double time_s;
+    tg_error err;
+    if (tg_simulate_interleaved(p->stages, p->count, p->transfer_s, p->chunks, p->microbatches, &time_s, &err) != TG_OK)
+        return tg_push_failure(L, &err);
+    lua_pushnumber(L, time_s);
+    return 1;
+}
+
 /* core.simulate(stages, transfer_s, options) -> time_s, operations? | nil, why. stages: { forward_s, backward_s, sync_s
  * }, front first; options: microbatches, p2p, warmup (depths), operations (true: return them too, as { stage,
- * microbatch, backward, start_s, end_s } in the order of stage, then of execution). */
+ * microbatch, backward, start_s, end_s } in the order of stage, then of execution). chunks above 1: interleaved 1F1B
+ * with that many stages a rank, which knows no other option. */
 static int simulate(lua_State *L)
 {
     pipeline p;
     check_pipeline(L, &p);
+    if (p.chunks > 1)
+        return simulate_interleaved(L, &p);
     size_t count = 2 * (size_t)p.count * (size_t)p.microbatches;
     tg_operation *operations = p.operations ? lua_newuserdatauv(L, count * sizeof *operations, 0) : NULL;
     double time_s;
@@ -284,13 +306,12 @@ static int bound(lua_State *L)
     check_pipeline(L, &p);
     tg_arena *arena = tg_push_arena(L);
     tg_chain chain;
-    if (!tg_chain_make(arena, p.count, &chain))
+    if (!tg_chain_make(arena, p.count, p.microbatches, p.p2p, &chain))
         return luaL_error(L, "out of memory");
     tg_label label = {0};
     for (int s = p.count - 1; s >= 0; s--) {
-        int depth = p.warmup ? p.warmup[s] : p.count - 1 - s;
-        label = tg_chain_push(&chain, &p.stages[s], s + 1 < p.count ? p.transfer_s[s] : 0,
-                              depth < p.microbatches ? depth : p.microbatches, p.microbatches, label);
+        int depth = tg_least_depth(p.warmup ? p.warmup[s] : p.count - 1 - s, p.microbatches);
+        label = tg_chain_push(&chain, &p.stages[s], s + 1 < p.count ? p.transfer_s[s] : 0, depth, depth, label);
     }
     lua_pushnumber(L, label.x);
     return 1;

@@ -60,13 +60,22 @@ static tg_status plan(void *self, const tg_query *query, tg_arena *arena, tg_ans
     lua_pushinteger(L, query->successors);
     tg_status status = TG_OK;
     tg_error wrong;
-    if (lua_pcall(L, 5, 2, 0) != LUA_OK) {
+    if (lua_pcall(L, 5, 4, 0) != LUA_OK) {
         out->outcome = TG_FAILED;
         out->why = copy_line(L, arena);
-    } else if (lua_isnil(L, -2)) {
+        lua_settop(L, top);
+        return out->why ? TG_OK : tg_fail(err, TG_EMEMORY, "out of memory");
+    }
+    if (lua_isstring(L, top + 4)) {
+        out->notes = tg_arena_strdup(arena, lua_tostring(L, top + 4));
+        status = out->notes ? TG_OK : TG_EMEMORY;
+    }
+    out->own_times = lua_toboolean(L, top + 3);
+    lua_settop(L, top + 2);
+    if (lua_isnil(L, -2)) {
         out->outcome = TG_NO_PLAN;
         out->why = lua_isnil(L, -1) ? tg_arena_strdup(arena, "no reason given") : copy_line(L, arena);
-    } else {
+    } else if (status == TG_OK) {
         status = tg_read_candidates(L, top + 1, arena, out, &wrong);
         if (status == TG_EPROVIDER) {
             out->outcome = TG_FAILED;
@@ -78,6 +87,20 @@ static tg_status plan(void *self, const tg_query *query, tg_arena *arena, tg_ans
     if (status == TG_OK && out->outcome != TG_ANSWERED && !out->why)
         status = TG_EMEMORY;
     return status == TG_OK ? TG_OK : tg_fail(err, status, "out of memory");
+}
+
+static void answered(void *self, const tg_query *query, const tg_answer *answer)
+{
+    (void)query;
+    lua_provider *provider = self;
+    lua_State *L = provider->L;
+    if (!answer->own_times && !answer->notes)
+        return;
+    push_callback(provider, "answered");
+    lua_pushboolean(L, answer->own_times);
+    lua_pushstring(L, answer->notes);
+    if (lua_pcall(L, 2, 0, 0) != LUA_OK)
+        lua_pop(L, 1);
 }
 
 static tg_status keep(void *self, const tg_query *query, const char **policy, tg_error *err)
@@ -378,11 +401,11 @@ static void push_enumeration(lua_State *L, const tg_enumeration *found, int isla
 
 /* core.enumerate(spec) -> result | nil, why. spec: cluster, islands (of cluster:islands), capacity_bytes (by island),
  * flops and boundary_bytes (by atom, one sample), global_batch, microbatches (falling), gap, top, cutoff, time_limit_s,
- * objective, p2p, warmup, left_out, any, and the callbacks, with indices from 1, slices inclusive: plan(island, first,
- * last, microbatches, successors) -> list of plans | nil, why      key(island, first, last) -> string keep(island,
- * first, last, microbatches) -> nil | policy's name                       bound(same) -> seconds link(from, to,
- * latency_s, bytes_per_s) -> latency_s, bytes_per_s                     progress(microbatches, share, best_s)
- */
+ * objective, p2p, warmup, left_out, any, and the callbacks, with indices from 1, slices inclusive:
+ *   plan(island, first, last, microbatches, successors) -> list of plans | nil, why; then own_times, notes (or nil)
+ *   answered(own_times, notes), of answers with either; key(island, first, last) -> string
+ *   keep(island, first, last, microbatches) -> nil | policy's name; bound(same) -> seconds
+ *   link(from, to, latency_s, bytes_per_s) -> latency_s, bytes_per_s; progress(microbatches, share, best_s) */
 static int enumerate(lua_State *L)
 {
     luaL_checktype(L, 1, LUA_TTABLE);
@@ -394,6 +417,7 @@ static int enumerate(lua_State *L)
     tg_provider provider = {.self = &self, .plan = plan};
     if (!has_callback(&self, "plan"))
         return luaL_error(L, "field 'plan': missing, expected a function");
+    provider.answered = has_callback(&self, "answered") ? answered : NULL;
     provider.keep = has_callback(&self, "keep") ? keep : NULL;
     provider.key = has_callback(&self, "key") ? key : NULL;
     provider.bound = has_callback(&self, "bound") ? bound : NULL;

@@ -8,6 +8,7 @@
 
 #include "bind/core.h"
 #include "bind/embedded.h"
+#include "bind/lrepl.h"
 
 static int load_embedded(lua_State *L)
 {
@@ -31,19 +32,21 @@ static void preload(lua_State *L)
     }
     lua_pushcfunction(L, luaopen_tangram_core);
     lua_setfield(L, -2, "tangram.core");
+    lua_pushcfunction(L, luaopen_tangram_terminal);
+    lua_setfield(L, -2, "tangram.terminal");
     lua_pop(L, 1);
 }
 
-/* Pushes the folder that the program lies in, or nil. */
-static void push_program_dir(lua_State *L)
+/* Pushes the folders of plugins: where the program lies, for a build folder, and where they are installed. */
+static void push_places(lua_State *L)
 {
     char path[PATH_MAX];
     ssize_t size = readlink("/proc/self/exe", path, sizeof path - 1);
     char *slash = size > 0 ? memrchr(path, '/', (size_t)size) : NULL;
-    if (slash)
-        lua_pushlstring(L, path, (size_t)(slash - path));
-    else
-        lua_pushnil(L);
+    if (!slash)
+        luaL_error(L, "/proc is not there: the program can't tell where it lies");
+    lua_pushlstring(L, path, (size_t)(slash - path));
+    lua_pushfstring(L, "%s/%s", lua_tostring(L, -1), TANGRAM_DATA_FROM_PROGRAM);
 }
 
 /* Runs under a protected call: (argc, argv) -> exit status */
@@ -52,6 +55,7 @@ static int run(lua_State *L)
     int argc = (int)lua_tointeger(L, 1);
     char **argv = lua_touserdata(L, 2);
     luaL_openlibs(L);
+    lua_gc(L, LUA_GCINC, 400, 0, 0); /* planning makes many small tables: collect less often */
     preload(L);
     lua_createtable(L, argc, 1);
     for (int i = 0; i < argc; i++) {
@@ -62,8 +66,7 @@ static int run(lua_State *L)
     lua_getglobal(L, "require");
     lua_pushliteral(L, "tangram.cli");
     lua_call(L, 1, 1);
-    push_program_dir(L);
-    lua_pushliteral(L, TANGRAM_INSTALL_DIR);
+    push_places(L);
     lua_call(L, 2, 1);
     return 1;
 }

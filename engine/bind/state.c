@@ -16,6 +16,11 @@ void tg_request_stop(void)
     stop_requested = 1;
 }
 
+void tg_clear_stop(void)
+{
+    stop_requested = 0;
+}
+
 static int traceback(lua_State *L)
 {
     const char *message = lua_tostring(L, 1);
@@ -65,7 +70,7 @@ tg_arena *tg_push_arena(lua_State *L)
 
 enum { CHECK_EVERY = 10000 }; /* instructions between two looks at the clock */
 
-static const char DEADLINE = 0; /* its address is the registry's key */
+static const char DEADLINE = 0, INTERRUPTIBLE = 0; /* their addresses are the registry's keys */
 
 static double deadline_of(lua_State *L)
 {
@@ -82,20 +87,33 @@ static void set_deadline(lua_State *L, double deadline)
     lua_rawsetp(L, LUA_REGISTRYINDEX, &DEADLINE);
 }
 
-static void check_deadline(lua_State *L, lua_Debug *ar)
+static bool is_interruptible(lua_State *L)
+{
+    bool result = lua_rawgetp(L, LUA_REGISTRYINDEX, &INTERRUPTIBLE) == LUA_TBOOLEAN;
+    lua_pop(L, 1);
+    return result;
+}
+
+static void check_limits(lua_State *L, lua_Debug *ar)
 {
     (void)ar;
-    if (tg_clock_s() > deadline_of(L)) {
-        lua_sethook(L, check_deadline, LUA_MASKLINE | LUA_MASKCALL | LUA_MASKCOUNT, 1);
-        lua_pushliteral(L, "time limit reached");
+    const char *why = NULL;
+    if (stop_requested && is_interruptible(L))
+        why = "interrupted";
+    else if (tg_clock_s() > deadline_of(L))
+        why = "time limit reached";
+    if (why) {
+        lua_sethook(L, check_limits, LUA_MASKLINE | LUA_MASKCALL | LUA_MASKCOUNT, 1);
+        lua_pushstring(L, why);
         lua_error(L);
     }
 }
 
 static void hook_deadline(lua_State *L, double deadline)
 {
+    bool watch = deadline < DBL_MAX || is_interruptible(L);
     set_deadline(L, deadline);
-    lua_sethook(L, deadline < DBL_MAX ? check_deadline : NULL, deadline < DBL_MAX ? LUA_MASKCOUNT : 0, CHECK_EVERY);
+    lua_sethook(L, watch ? check_limits : NULL, watch ? LUA_MASKCOUNT : 0, CHECK_EVERY);
 }
 
 static int limited(lua_State *L)
@@ -128,6 +146,18 @@ static int traced(lua_State *L)
     lua_pushboolean(L, status == LUA_OK);
     lua_insert(L, 1);
     return lua_gettop(L);
+}
+
+int tg_interruptible_call(lua_State *L, int nargs)
+{
+    lua_pushboolean(L, 1);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &INTERRUPTIBLE);
+    hook_deadline(L, deadline_of(L));
+    int status = lua_pcall(L, nargs, LUA_MULTRET, 0);
+    lua_pushnil(L);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &INTERRUPTIBLE);
+    hook_deadline(L, deadline_of(L));
+    return status;
 }
 
 static int clock_s(lua_State *L)

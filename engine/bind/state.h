@@ -11,6 +11,11 @@
 /* Set by the program's SIGINT handler; long work polls it. Never set when Lua is the host. */
 const volatile sig_atomic_t *tg_stop_flag(void);
 void tg_request_stop(void); /* async-signal-safe */
+void tg_clear_stop(void);
+
+/* As lua_pcall, all results, but once a stop is requested the function fails with "interrupted"; no pcall inside can
+ * swallow that. Not to be nested. */
+int tg_interruptible_call(lua_State *L, int nargs);
 
 /* Calls the function under nargs arguments at the top of the stack, with a traceback in the error value unless the
  * error is marked as one for people (a string without position, from error(…, 0)). Returns as lua_pcall. */

@@ -7,6 +7,8 @@
 #ifndef TANGRAM_H
 #define TANGRAM_H
 
+#include <stddef.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -25,6 +27,33 @@ typedef struct {
 } tg_error;
 
 const char *tg_version(void);
+
+/* A composition: the best pipeline of partial plans (COMPOSITION.md). */
+typedef struct tg_pipeline tg_pipeline;
+
+typedef struct {
+    double gap;          /* fraction by which the answer may miss the optimum; 0 is exact */
+    double time_limit_s; /* 0: none */
+    int paper;           /* non-zero: minimise the paper's estimate in place of the simulated time */
+    int blocking;        /* non-zero: transfers as Megatron does them */
+    int deeper;          /* non-zero: more microbatches in flight where that helps */
+} tg_pipeline_options;
+
+/* Composes a tangram.instance/1 text of size bytes; options may be NULL (gap 0.005). TG_OK also when nothing fits:
+ * *out then has 0 plans. TG_EINPUT names the JSON path. */
+tg_status tg_pipeline_compose(const char *instance, size_t size, const tg_pipeline_options *options, tg_pipeline **out,
+                              tg_error *err);
+size_t tg_pipeline_plan_count(const tg_pipeline *pipeline);
+/* Index in the instance of the i-th plan, front first. */
+int tg_pipeline_plan(const tg_pipeline *pipeline, size_t i);
+double
+tg_pipeline_time_s(const tg_pipeline *pipeline); /* simulated seconds of one iteration; infinite without a plan */
+double tg_pipeline_bound_s(const tg_pipeline *pipeline); /* no sequence takes less */
+void tg_pipeline_free(tg_pipeline *pipeline);
+
+/* Checks a tangram.plan/1 text of size bytes, all that plan_check does; *time_s (may be NULL) is the simulated time of
+ * one iteration. TG_EINPUT names the JSON path and what is wrong. */
+tg_status tg_plan_check_text(const char *plan, size_t size, double *time_s, tg_error *err);
 
 #ifdef __cplusplus
 }

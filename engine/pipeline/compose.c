@@ -1,121 +1,16 @@
 #include "pipeline/compose.h"
 
+#include <float.h>
 #include <math.h>
-#include <string.h>
 
-#include "pipeline/incumbent.h"
+#include "pipeline/search.h"
 
 enum { MOST_TOP = 10000 };
-
-typedef struct {
-    const tg_problem *problem;
-    tg_incumbent incumbent;
-    tg_chain chain;
-    const tg_piece **pieces, **front_first; /* of the suffix, rear first; of a whole sequence */
-    int piece_count;
-    int *used;                                    /* islands by kind */
-    double *least_r, *least_f, *least_bottleneck; /* of any cover of [0, i) */
-    double target;                                /* labels whose bound is at least this are cut */
-    double least_cut;                             /* least bound of a label cut */
-    double deadline_s;
-    tg_stop stopped;
-    long labels, simulated;
-    tg_stage_time *stages;
-    double *transfer_s;
-    int *warmup;
-} search;
 
 void tg_compose_defaults(tg_compose_options *options)
 {
     *options = (tg_compose_options){
         .gap = 0.005, .time_limit_s = INFINITY, .top = 1, .cutoff = INFINITY, .required_island = -1};
-}
-
-static bool stopped(search *s)
-{
-    const tg_compose_options *options = s->problem->options;
-    if (options->stop && *options->stop)
-        s->stopped = TG_STOPPED_SIGNAL;
-    else if (s->labels % 64 == 0 && tg_clock_s() > s->deadline_s)
-        s->stopped = TG_STOPPED_TIME;
-    return s->stopped != TG_NOT_STOPPED;
-}
-
-static tg_status complete(search *s, double bound, tg_error *err)
-{
-    const tg_problem *problem = s->problem;
-    const tg_compose_options *options = problem->options;
-    const int S = s->chain.count;
-    if (problem->required_kind >= 0 && !s->used[problem->required_kind])
-        return TG_OK;
-    for (int k = 0; k < S; k++) {
-        s->stages[k] = *s->chain.stage[S - 1 - k];
-        s->warmup[k] = s->chain.depth[S - 1 - k];
-        if (k + 1 < S)
-            s->transfer_s[k] = s->chain.transfer_s[S - 1 - k];
-    }
-    double time_s;
-    tg_status status =
-        tg_simulate(s->stages, S, s->transfer_s, s->warmup, problem->microbatches, options->p2p, &time_s, NULL, err);
-    if (status != TG_OK)
-        return status;
-    s->simulated++;
-    for (int i = 0; i < s->piece_count; i++)
-        s->front_first[i] = s->pieces[s->piece_count - 1 - i];
-    tg_incumbent_offer(&s->incumbent, s->front_first, s->piece_count, options->objective == TG_PAPER ? bound : time_s,
-                       time_s, s->warmup);
-    s->target = fmin(s->target, tg_incumbent_limit(&s->incumbent) * (1 - options->gap));
-    return TG_OK;
-}
-
-static tg_status extend(search *s, int boundary, int front_class, tg_label behind, tg_error *err)
-{
-    const tg_problem *problem = s->problem;
-    const int n = s->chain.count;
-    for (int at = problem->piece_start[boundary - 1]; at < problem->piece_start[boundary] && !stopped(s); at++) {
-        const tg_piece *piece = &problem->piece[at];
-        const tg_content *content = &problem->content[piece->content];
-        int members = problem->member_start[piece->kind + 1] - problem->member_start[piece->kind];
-        if (n < piece->min_successors || n > piece->max_successors || s->used[piece->kind] == members)
-            continue;
-        double c = n ? tg_problem_transfer_s(problem, boundary, piece->rear_class, front_class) : 0;
-        if (isinf(c))
-            continue;
-        tg_label label = tg_chain_push_content(&s->chain, content, c, problem, behind);
-        double bound = fmax(label.e + s->least_r[piece->first],
-                            fmax(label.x + s->least_f[piece->first], s->least_bottleneck[piece->first]));
-        s->labels++;
-        if (bound >= s->target) {
-            s->least_cut = fmin(s->least_cut, bound);
-        } else {
-            s->pieces[s->piece_count++] = piece;
-            s->used[piece->kind]++;
-            tg_status status =
-                piece->first == 0 ? complete(s, label.x, err) : extend(s, piece->first, piece->front_class, label, err);
-            s->used[piece->kind]--;
-            s->piece_count--;
-            if (status != TG_OK)
-                return status;
-        }
-        s->chain.count = n;
-    }
-    return TG_OK;
-}
-
-static void find_least(search *s)
-{
-    const tg_problem *problem = s->problem;
-    for (int i = 1; i <= problem->atoms; i++) {
-        s->least_r[i] = s->least_f[i] = s->least_bottleneck[i] = INFINITY;
-        for (int at = problem->piece_start[i - 1]; at < problem->piece_start[i]; at++) {
-            const tg_piece *piece = &problem->piece[at];
-            const tg_content *content = &problem->content[piece->content];
-            s->least_r[i] = fmin(s->least_r[i], content->r + s->least_r[piece->first]);
-            s->least_f[i] = fmin(s->least_f[i], content->f + s->least_f[piece->first]);
-            s->least_bottleneck[i] =
-                fmin(s->least_bottleneck[i], fmax(content->bottleneck_s, s->least_bottleneck[piece->first]));
-        }
-    }
 }
 
 static tg_status check_options(const tg_instance *instance, const tg_compose_options *options, tg_error *err)
@@ -133,89 +28,150 @@ static tg_status check_options(const tg_instance *instance, const tg_compose_opt
                        instance->islands, options->required_island);
     if (options->objective == TG_PAPER && options->warmup == TG_AUTO)
         return tg_fail(err, TG_EINPUT, "warmup: the paper's objective knows no depths but 1f1b, got auto");
-    if (options->warmup == TG_AUTO)
-        return tg_fail(err, TG_EINPUT, "warmup auto is not available yet");
+    return TG_OK;
+}
+
+/* No sequence takes longer, simulated or by the paper's estimate: all work of all islands one after the other. */
+static double most_s(const tg_problem *problem)
+{
+    const double B = problem->microbatches;
+    double work = 0, link = 0, bytes = 0;
+    for (int i = 0; i < problem->contents; i++) {
+        const tg_content *content = &problem->content[i];
+        double sync = 0;
+        for (int s = 0; s < content->stage_count; s++)
+            sync += content->stages[s].sync_s;
+        work = fmax(work, 2 * B * content->r + sync);
+    }
+    for (int i = 0; i + 1 < problem->atoms; i++)
+        bytes = fmax(bytes, problem->instance->boundary_bytes[i]);
+    for (int i = 0; i < problem->classes * problem->classes; i++)
+        if (!isinf(problem->latency_s[i]))
+            link = fmax(link, problem->latency_s[i] + bytes * problem->per_byte_s[i]);
+    return (work + 4 * B * link) * problem->instance->islands;
+}
+
+/* Builds the tables for a limit and searches them. A search that costs far more than tables is left for tables by
+ * class. */
+static tg_status try_limit(tg_search *search, double limit, bool *by_class, tg_error *err)
+{
+    enum { DIVE_WORK = 1 << 16, PATIENCE = 64, LEAST_WORK = 1 << 22 };
+    const tg_tables *tables = search->tables;
+    tg_status status = TG_OK;
+    if (limit > search->problem->most_s)
+        status = tg_problem_list_pieces(search->problem, 1.5 * limit, err);
+    if (status == TG_OK)
+        status = tg_tables_build(search->tables, limit, *by_class, err);
+    if (status == TG_OK && tables->death == TG_ALIVE && search->incumbent.count == 0)
+        status = tg_search_dive(search, DIVE_WORK, err);
+    if (status != TG_OK || tables->death != TG_ALIVE)
+        return status;
+    const bool impatient = !*by_class && tg_tables_fit_by_class(tables);
+    status = tg_search_run(search, impatient ? PATIENCE * tables->work + LEAST_WORK : LONG_MAX, err);
+    *by_class |= search->outcome == TG_SPENT;
+    return status;
+}
+
+/* Raises a limit until the tables live, searches below it, and goes on until what is proven meets the incumbent. The
+ * nearer the tables come to living, the smaller the steps, since too high a limit costs much; where that leads nowhere
+ * they grow. */
+static tg_status climb(tg_search *search, double *proven, tg_error *err)
+{
+    static const double steps[] = {[TG_NO_COVER] = 0.04, [TG_NO_ROW] = 0.025, [TG_NO_LABEL] = 0.02, [TG_ALIVE] = 0.01};
+    enum { FEW_DEAD = 16 };
+    const tg_compose_options *options = search->problem->options;
+    const tg_tables *tables = search->tables;
+    const double most = most_s(search->problem);
+    double limit = *proven, stretch = 1;
+    bool by_class = false;
+    for (int rung = 1; !isinf(*proven); rung++) {
+        const double wanted = tg_incumbent_limit(&search->incumbent) * (1 - options->gap);
+        if (wanted <= *proven)
+            break;
+        limit = fmin(wanted, fmax(limit, fmax(most * 1e-9, DBL_MIN)));
+        tg_status status = try_limit(search, limit, &by_class, err);
+        if (status != TG_OK || search->halt->stopped != TG_NOT_STOPPED)
+            return status;
+        const bool alive = tables->death == TG_ALIVE;
+        if (alive && search->outcome != TG_EXHAUSTED)
+            continue;
+        *proven = alive ? search->target : limit;
+        if (*proven > most && search->incumbent.count < options->top)
+            *proven = INFINITY;
+        stretch *= alive || rung % FEW_DEAD == 0 ? 2 : 1;
+        limit = *proven * (1 + stretch * steps[tables->death]);
+    }
+    return TG_OK;
+}
+
+static tg_status report(tg_arena *arena, tg_search *search, double proven, tg_composition *out, tg_error *err)
+{
+    const tg_problem *problem = search->problem;
+    const tg_instance *instance = problem->instance;
+    const tg_incumbent *incumbent = &search->incumbent;
+    *out = (tg_composition){.found = incumbent->count > 0,
+                            .bound_s = proven,
+                            .stopped = search->halt->stopped,
+                            .labels = search->labels,
+                            .simulated = search->simulated};
+    if (!out->found)
+        return TG_OK;
+    tg_sequence *top = tg_arena_alloc(arena, (size_t)incumbent->count, sizeof *top);
+    if (!top)
+        return tg_fail(err, TG_EMEMORY, "out of memory");
+    for (int i = 0; i < incumbent->count; i++)
+        top[i] = (tg_sequence){incumbent->found[i].plans, incumbent->found[i].count, incumbent->found[i].time_s};
+    const tg_found *best = &incumbent->found[0];
+    out->top = top;
+    out->top_count = incumbent->count;
+    out->best = top[0];
+    out->stage_count = best->stage_count;
+    out->warmup = best->warmup;
+    out->paper_s = tg_paper_s(instance, best->plans, best->count);
+    out->bound_s = fmin(proven, best->value);
+    const double asked = problem->options->gap;
+    out->proved = out->bound_s >= best->value * (1 - asked);
+    out->gap = best->value > 0 ? 1 - out->bound_s / best->value : 0;
+    if (out->proved && out->gap > asked) /* by rounding */
+        out->gap = asked;
+    if (problem->options->objective == TG_PAPER) {
+        tg_label label = {0};
+        search->chain.count = 0;
+        for (int i = best->count - 1; i >= 0; i--) {
+            const tg_partial *plan = &instance->plan[best->plans[i]];
+            double c =
+                i + 1 < best->count ? tg_instance_transfer_s(instance, plan, &instance->plan[best->plans[i + 1]]) : 0;
+            label = tg_chain_push_stages(&search->chain, plan->stages, plan->stage_count, plan->inner_transfer_s, c,
+                                         TG_PLAIN, label);
+        }
+        out->bound_s = label.x;
+    }
     return TG_OK;
 }
 
 tg_status tg_compose(tg_arena *arena, const tg_instance *instance, const tg_compose_options *options,
                      tg_composition *out, tg_error *err)
 {
-    *out = (tg_composition){.bound_s = INFINITY};
-    const double start_s = tg_clock_s();
+    tg_halt halt = {.deadline_s = tg_clock_s() + options->time_limit_s, .stop = options->stop};
+    tg_problem problem = {0};
+    tg_tables tables = {0};
+    tg_search search = {0};
+    double proven = INFINITY;
     tg_status status = check_options(instance, options, err);
-    if (status != TG_OK)
-        return status;
-    tg_problem problem;
-    status = tg_problem_make(arena, instance, options, &problem, err);
-    search s = {.problem = &problem, .deadline_s = start_s + options->time_limit_s};
     if (status == TG_OK)
-        status = tg_incumbent_make(arena, &problem, &s.incumbent, err);
-    if (status != TG_OK)
-        return status;
-    const size_t most = (size_t)problem.most_stages, atoms = (size_t)problem.atoms + 1;
-    s.pieces = tg_arena_alloc(arena, most, sizeof *s.pieces);
-    s.front_first = tg_arena_alloc(arena, most, sizeof *s.front_first);
-    s.used = tg_arena_alloc(arena, (size_t)problem.kinds, sizeof *s.used);
-    s.least_r = tg_arena_alloc(arena, atoms, sizeof(double));
-    s.least_f = tg_arena_alloc(arena, atoms, sizeof(double));
-    s.least_bottleneck = tg_arena_alloc(arena, atoms, sizeof(double));
-    s.stages = tg_arena_alloc(arena, most, sizeof *s.stages);
-    s.transfer_s = tg_arena_alloc(arena, most, sizeof(double));
-    s.warmup = tg_arena_alloc(arena, most, sizeof(int));
-    if (!tg_chain_make(arena, problem.most_stages, &s.chain) || !s.pieces || !s.front_first || !s.used || !s.least_r ||
-        !s.least_f || !s.least_bottleneck || !s.stages || !s.transfer_s || !s.warmup)
-        return tg_fail(err, TG_EMEMORY, "out of memory");
-    find_least(&s);
-    double proven = fmax(s.least_bottleneck[problem.atoms], s.least_f[problem.atoms]);
-    for (double lim = proven; !isinf(proven) && status == TG_OK && s.stopped == TG_NOT_STOPPED;) {
-        double done = tg_incumbent_limit(&s.incumbent) * (1 - options->gap);
-        s.target = fmin(lim, done);
-        s.least_cut = INFINITY;
-        status = extend(&s, problem.atoms, 0, (tg_label){0}, err);
-        if (s.stopped != TG_NOT_STOPPED || status != TG_OK)
-            break;
-        proven = s.least_cut;
-        if (isinf(proven) || tg_incumbent_limit(&s.incumbent) * (1 - options->gap) <= proven)
-            break;
-        lim = fmax(lim * 1.03, nextafter(s.least_cut * (1 + 1e-6), INFINITY));
-    }
-    if (status != TG_OK)
-        return status;
-    out->stopped = s.stopped;
-    out->labels = s.labels;
-    out->simulated = s.simulated;
-    out->found = s.incumbent.count > 0;
-    out->bound_s = proven;
-    if (!out->found)
-        return TG_OK;
-    const tg_found *best = &s.incumbent.found[0];
-    tg_sequence *top = tg_arena_alloc(arena, (size_t)s.incumbent.count, sizeof *top);
-    if (!top)
-        return tg_fail(err, TG_EMEMORY, "out of memory");
-    for (int i = 0; i < s.incumbent.count; i++)
-        top[i] = (tg_sequence){s.incumbent.found[i].plans, s.incumbent.found[i].count, s.incumbent.found[i].time_s};
-    out->top = top;
-    out->top_count = s.incumbent.count;
-    out->best = top[0];
-    out->stage_count = best->stage_count;
-    out->warmup = best->warmup;
-    const double bound = fmin(proven, best->value);
-    out->bound_s = bound;
-    if (options->objective == TG_PAPER) {
-        const tg_partial *plan = instance->plan;
-        tg_label label = {0};
-        s.chain.count = 0;
-        for (int i = best->count - 1; i >= 0; i--) {
-            const tg_partial *p = &plan[best->plans[i]];
-            double c = i + 1 < best->count ? tg_instance_transfer_s(instance, p, &plan[best->plans[i + 1]]) : 0;
-            label = tg_chain_push_stages(&s.chain, p->stages, p->stage_count, p->inner_transfer_s, c,
-                                         problem.microbatches, label);
-        }
-        out->bound_s = label.x;
-    }
-    out->gap = best->value > 0 ? 1 - bound / best->value : 0;
-    out->proved = out->gap <= options->gap;
-    out->paper_s = tg_paper_s(instance, best->plans, best->count);
-    return TG_OK;
+        status = tg_problem_make(arena, instance, options, &problem, err);
+    if (status == TG_OK)
+        status = tg_tables_make(arena, &problem, &halt, &tables, err);
+    if (status == TG_OK)
+        status = tg_search_make(arena, &problem, &tables, &halt, &search, err);
+    if (status == TG_OK)
+        proven = tg_reach_least_bottleneck(&tables.reach);
+    if (status == TG_OK)
+        status = climb(&search, &proven, err);
+    if (status == TG_OK)
+        status = report(arena, &search, proven, out, err);
+    tg_tables_free(&tables);
+    tg_search_free(&search);
+    tg_problem_free(&problem);
+    return status;
 }

@@ -52,14 +52,25 @@ static bool better(const tg_incumbent *incumbent, const tg_found *a, const tg_fo
     return a->count < b->count;
 }
 
-/* Moves the entry behind the last into its place; false if it is no better than the last of a full list, or a twin. */
+/* Moves the entry behind the last into its place; false if it is no better than the last of a full list. The same
+ * sequence comes again when a later search goes over it, with another time only if deeper warm-ups were out of reach
+ * before. */
 static bool insert(tg_incumbent *incumbent)
 {
     tg_found *found = incumbent->found, fresh = found[incumbent->count];
-    for (int i = 0; i < incumbent->count; i++)
-        if (found[i].count == fresh.count &&
-            memcmp(found[i].plans, fresh.plans, (size_t)fresh.count * sizeof(int)) == 0)
-            return false;
+    for (int i = 0; i < incumbent->count; i++) {
+        if (found[i].count != fresh.count ||
+            memcmp(found[i].plans, fresh.plans, (size_t)fresh.count * sizeof(int)) != 0)
+            continue;
+        if (fresh.value >= found[i].value)
+            return true;
+        const tg_found old = found[i];
+        incumbent->count--;
+        memmove(&found[i], &found[i + 1], (size_t)(incumbent->count - i) * sizeof *found);
+        found[incumbent->count] = fresh;
+        found[incumbent->count + 1] = old; /* its arrays serve again */
+        break;
+    }
     int at = incumbent->count;
     while (at > 0 && better(incumbent, &fresh, &found[at - 1])) {
         found[at] = found[at - 1];

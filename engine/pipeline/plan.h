@@ -3,6 +3,7 @@
 #define TG_PIPELINE_PLAN_H
 
 #include "pipeline/simulate.h"
+#include "pipeline/strategy.h"
 
 typedef struct {
     const char *name;
@@ -15,8 +16,6 @@ typedef struct {
     int count;
     const int *indices; /* in the node, from 0 */
 } tg_plan_gpus;
-
-typedef enum { TG_RECOMPUTE_NONE, TG_RECOMPUTE_SELECTIVE, TG_RECOMPUTE_FULL } tg_recompute;
 
 /* Bytes of the stage's fullest GPU, by use. */
 typedef enum {

@@ -22,16 +22,16 @@ static uint64_t mix_double(uint64_t hash, double value)
     return hash ^ (hash >> 29);
 }
 
-static uint64_t content_hash(const tg_partial *plan)
+static uint64_t stages_hash(const tg_stage_time *stages, int count, const double *inner_transfer_s)
 {
-    uint64_t hash = (uint64_t)TG_HASH_START + (uint64_t)plan->stage_count;
-    for (int s = 0; s < plan->stage_count; s++) {
-        hash = mix_double(hash, plan->stages[s].forward_s);
-        hash = mix_double(hash, plan->stages[s].backward_s);
-        hash = mix_double(hash, plan->stages[s].sync_s);
-        hash = mix_double(hash, plan->stages[s].max_inflight);
-        if (s + 1 < plan->stage_count)
-            hash = mix_double(hash, plan->inner_transfer_s[s]);
+    uint64_t hash = (uint64_t)TG_HASH_START + (uint64_t)count;
+    for (int s = 0; s < count; s++) {
+        hash = mix_double(hash, stages[s].forward_s);
+        hash = mix_double(hash, stages[s].backward_s);
+        hash = mix_double(hash, stages[s].sync_s);
+        hash = mix_double(hash, stages[s].max_inflight);
+        if (s + 1 < count)
+            hash = mix_double(hash, inner_transfer_s[s]);
     }
     return hash;
 }
@@ -57,79 +57,128 @@ static void describe(tg_content *content, const tg_partial *plan, const tg_compo
 {
     const int S = plan->stage_count;
     const double B = microbatches;
-    *content = (tg_content){.stages = plan->stages, .inner_transfer_s = plan->inner_transfer_s, .stage_count = S};
-    double r = 0, sum_f = 0, e = 0, behind = 0, bottleneck = 0, sync = 0;
-    for (int s = S - 1; s >= 0; s--) { /* from the rear: R from stage s to the plan's end */
+    double r = 0, sum_f = 0, e = 0, serial = 0, total = 0, bottleneck = 0, sync = 0;
+    for (int s = S - 1; s >= 0; s--) {
         const tg_stage_time *stage = &plan->stages[s];
-        double inner = s + 1 < S ? plan->inner_transfer_s[s] : 0;
-        r = stage->forward_s + stage->backward_s + 2 * inner + behind;
-        behind = r;
+        const double inner = s + 1 < S ? plan->inner_transfer_s[s] : 0, t = stage->forward_s + stage->backward_s;
+        r += t + 2 * inner; /* from stage s to the plan's end */
         e = fmax(stage->sync_s + r, s + 1 < S ? stage->forward_s + inner + e : 0);
         sum_f += stage->forward_s + inner;
-        double t = stage->forward_s + stage->backward_s;
-        if (options->objective == TG_PAPER) {
-            bottleneck = fmax(bottleneck, fmax(t, inner));
-            sync = fmax(sync, stage->sync_s);
-        } else {
-            bottleneck = fmax(bottleneck, B * t + stage->sync_s);
-        }
+        serial = fmax(serial, B * t);
+        total = fmax(total, B * t + stage->sync_s);
+        bottleneck = fmax(bottleneck, fmax(t, inner));
+        sync = fmax(sync, stage->sync_s);
     }
-    content->r = r;
-    const tg_stage_time *front = &plan->stages[0], *rear = &plan->stages[S - 1];
-    content->front_s = front->forward_s + front->backward_s;
-    content->rear_forward_s = rear->forward_s;
-    content->rear_backward_s = rear->backward_s;
-    content->rear_s = rear->forward_s + rear->backward_s;
-    content->rear_sync_s = rear->sync_s;
-    content->rear_lead = r - content->rear_s;
-    content->rear_lead_f = sum_f - rear->forward_s;
+    *content = (tg_content){.stages = plan->stages,
+                            .inner_transfer_s = plan->inner_transfer_s,
+                            .stage_count = S,
+                            .r = r,
+                            .e = e,
+                            .f = sum_f,
+                            .serial_s = serial,
+                            .bottleneck_s = total,
+                            .front_s = plan->stages[0].forward_s + plan->stages[0].backward_s};
     if (options->objective == TG_PAPER) {
-        /* T of a suffix takes the place of E and of X: T' = max(r + 2c + T, r + R' + (B-1) max(bottleneck, c) + sync).
-         */
+        /* T of a suffix takes the place of E and X: T' = max(r + 2c + T, r + R' + (B-1) c, r + R' + (B-1) bottleneck +
+         * sync) is the map with e = f = r, a1 = x1 = r + (B-1) bottleneck + sync and no other constants. */
         content->e = content->f = r;
-        content->bottleneck_s = r + ((B - 1) * bottleneck + sync);
-    } else {
-        content->e = e;
-        content->f = sum_f;
-        content->bottleneck_s = bottleneck;
+        content->serial_s = content->bottleneck_s = r + ((B - 1) * bottleneck + sync);
     }
 }
 
 TG_VEC(contents, tg_content);
 
-/* Gives equal plans one content. */
-static bool find_contents(tg_arena *arena, making *m, const tg_compose_options *options, tg_problem *out)
+/* Open addressing; entries count from 1, 0 is free. Grows with what it holds, which is often far less than the plans.
+ */
+typedef struct {
+    int *slot;
+    size_t slots, count;
+} table;
+
+/* Doubles a table that is half full, placing its entries anew by their hashes. */
+static bool table_room(table *t, uint64_t (*hash_of)(const void *items, int item), const void *items)
+{
+    if (2 * (t->count + 1) <= t->slots)
+        return true;
+    const table old = *t;
+    *t = (table){NULL, old.slots ? 2 * old.slots : 1024, old.count};
+    t->slot = calloc(t->slots, sizeof *t->slot);
+    for (size_t i = 0; t->slot && i < old.slots; i++)
+        if (old.slot[i]) {
+            size_t at = (size_t)(hash_of(items, old.slot[i] - 1) & (t->slots - 1));
+            while (t->slot[at])
+                at = (at + 1) & (t->slots - 1);
+            t->slot[at] = old.slot[i];
+        }
+    free(old.slot);
+    return t->slot != NULL;
+}
+
+static uint64_t memory_hash(const void *plans, int p)
+{
+    const uint64_t hash = (uint64_t)(uintptr_t)((const tg_partial *)plans)[p].stages * odd;
+    return hash ^ (hash >> 32);
+}
+
+static uint64_t hash_of_content(const void *contents_at, int i)
+{
+    const tg_content *content = &((const tg_content *)contents_at)[i];
+    return stages_hash(content->stages, content->stage_count, content->inner_transfer_s);
+}
+
+/* The content that equals a plan, or a new one; -1 when memory is out. */
+static int content_of_plan(const tg_partial *plan, table *by_content, contents *found, const tg_problem *problem)
+{
+    if (!table_room(by_content, hash_of_content, found->at))
+        return -1;
+    const size_t mask = by_content->slots - 1;
+    size_t at = (size_t)(stages_hash(plan->stages, plan->stage_count, plan->inner_transfer_s) & mask);
+    while (by_content->slot[at] && !content_equal(&found->at[by_content->slot[at] - 1], plan))
+        at = (at + 1) & mask;
+    if (!by_content->slot[at]) {
+        tg_content content;
+        describe(&content, plan, problem->options, problem->microbatches);
+        if (!contents_push(found, content))
+            return -1;
+        by_content->slot[at] = (int)found->count;
+        by_content->count++;
+    }
+    return by_content->slot[at] - 1;
+}
+
+/* Gives equal plans one content. Plans that share their stages in memory, as moved answers do, are found by that. */
+static bool find_contents(making *m, tg_problem *out)
 {
     const tg_instance *instance = m->instance;
-    size_t slots = 16;
-    while (slots < 2 * (size_t)instance->plans)
-        slots *= 2;
-    int *table = calloc(slots, sizeof *table);
-    if (!table)
-        return false;
+    table by_content = {0}, by_memory = {0};
     contents found = {0};
     bool fits = true;
     for (int p = 0; p < instance->plans && fits; p++) {
         const tg_partial *plan = &instance->plan[p];
-        uint64_t hash = content_hash(plan);
-        size_t at = (size_t)(hash & (slots - 1));
-        while (table[at] && !content_equal(&found.at[table[at] - 1], plan))
-            at = (at + 1) & (slots - 1);
-        if (!table[at]) {
-            tg_content content;
-            describe(&content, plan, options, instance->microbatches);
-            fits = contents_push(&found, content);
-            table[at] = (int)found.count;
+        fits = table_room(&by_memory, memory_hash, instance->plan);
+        if (!fits)
+            break;
+        const size_t mask = by_memory.slots - 1;
+        size_t at = (size_t)(memory_hash(instance->plan, p) & mask);
+        for (; by_memory.slot[at]; at = (at + 1) & mask) {
+            const tg_partial *other = &instance->plan[by_memory.slot[at] - 1];
+            if (other->stages == plan->stages && other->inner_transfer_s == plan->inner_transfer_s &&
+                other->stage_count == plan->stage_count)
+                break;
         }
-        m->content_of[p] = table[at] - 1;
+        if (by_memory.slot[at]) {
+            m->content_of[p] = m->content_of[by_memory.slot[at] - 1];
+            continue;
+        }
+        by_memory.slot[at] = p + 1;
+        by_memory.count++;
+        m->content_of[p] = content_of_plan(plan, &by_content, &found, out);
+        fits = m->content_of[p] >= 0;
     }
-    free(table);
+    free(by_content.slot);
+    free(by_memory.slot);
     out->contents = (int)found.count;
-    out->content = tg_arena_alloc(arena, found.count, sizeof *out->content);
-    fits = fits && out->content;
-    if (fits && found.count)
-        memcpy(out->content, found.at, found.count * sizeof *found.at);
-    contents_free(&found);
+    out->content = found.at;
     return fits;
 }
 
@@ -260,6 +309,8 @@ static bool find_kinds(tg_arena *arena, making *m, tg_problem *out)
                 count != out->rank_start[j + 1] - out->rank_start[j] || class_count[i] != class_count[j] ||
                 !links_exchange(m, (const int *const *)class_of, class_count, j, i))
                 continue;
+            if (!sorted[j] && equal_islands(m, out, i, j))
+                break; /* mostly they are listed alike */
             const int both[2] = {i, j};
             for (int s = 0; s < 2; s++)
                 if (!sorted[both[s]]) {
@@ -313,51 +364,136 @@ static bool find_kinds(tg_arena *arena, making *m, tg_problem *out)
                     out->per_byte_s[at] = exists ? 1 / link->bytes_per_s : 0;
                 }
         }
-    /* Pieces refer to canonical classes from here on. */
-    memcpy(m->class_rank, canonical, C * sizeof *canonical);
+    out->canonical = canonical;
+    out->kind_of = kind_of;
+    for (int k = 0; k < out->kinds; k++) {
+        int most = 0;
+        for (int at = out->rank_start[first[k]]; at < out->rank_start[first[k] + 1]; at++) {
+            int stages = instance->plan[out->rank[at]].stage_count;
+            most = stages > most ? stages : most;
+        }
+        out->most_stages += most * tg_kind_size(out, k);
+    }
     return true;
 }
 
-static bool list_pieces(tg_arena *arena, const making *m, tg_problem *out)
+/* Stable counting sort of ranks by a key below keys. */
+static bool sort_by(const int *from, int *to, int count, const int *key, int keys)
 {
-    const tg_instance *instance = m->instance;
-    int total = 0;
-    for (int k = 0; k < out->kinds; k++) {
-        int island = out->members[out->member_start[k]], most = 0;
-        for (int at = out->rank_start[island]; at < out->rank_start[island + 1]; at++) {
-            const tg_partial *plan = &instance->plan[out->rank[at]];
-            out->piece_start[plan->last]++;
-            total++;
-            most = plan->stage_count > most ? plan->stage_count : most;
-        }
-        out->most_stages += most * (out->member_start[k + 1] - out->member_start[k]);
-    }
-    out->pieces = total;
-    out->piece = tg_arena_alloc(arena, (size_t)total, sizeof *out->piece);
-    int *fill = tg_arena_alloc(arena, (size_t)out->atoms + 1, sizeof *fill);
-    if (!out->piece || !fill)
+    int *start = calloc((size_t)keys + 1, sizeof *start);
+    if (!start)
         return false;
-    for (int i = 1; i <= out->atoms; i++) {
-        out->piece_start[i] += out->piece_start[i - 1];
-        fill[i] = out->piece_start[i - 1];
-    }
+    for (int i = 0; i < count; i++)
+        start[key[i] + 1]++;
+    for (int k = 0; k < keys; k++)
+        start[k + 1] += start[k];
+    for (int i = 0; i < count; i++)
+        to[start[key[i]]++] = from[i];
+    free(start);
+    return true;
+}
+
+/* Orders the plans of the kinds' first islands by last, kind and first, and groups them. */
+static bool make_groups(tg_problem *out)
+{
+    const tg_instance *instance = out->instance;
     for (int k = 0; k < out->kinds; k++) {
         int island = out->members[out->member_start[k]];
-        for (int at = out->rank_start[island]; at < out->rank_start[island + 1]; at++) {
-            int p = out->rank[at];
-            const tg_partial *plan = &instance->plan[p];
-            out->piece[fill[plan->last]++] = (tg_piece){.content = m->content_of[p],
-                                                        .plan = at - out->rank_start[island],
-                                                        .first = plan->first,
-                                                        .kind = k,
-                                                        .stage_count = plan->stage_count,
-                                                        .front_class = m->class_rank[plan->front_class],
-                                                        .rear_class = m->class_rank[plan->rear_class],
-                                                        .min_successors = plan->min_successors,
-                                                        .max_successors = plan->max_successors};
-        }
+        out->listed += out->rank_start[island + 1] - out->rank_start[island];
     }
-    return true;
+    const size_t room = (size_t)out->listed + 1;
+    int *order = malloc(3 * room * sizeof *order), *other = order + room, *key = order + 2 * room, count = 0;
+    out->order = order;
+    if (!order)
+        return false;
+    for (int k = 0; k < out->kinds; k++) {
+        int island = out->members[out->member_start[k]];
+        for (int at = out->rank_start[island]; at < out->rank_start[island + 1]; at++)
+            order[count++] = at;
+    }
+    for (int i = 0; i < count; i++)
+        key[i] = instance->plan[out->rank[order[i]]].first;
+    bool fits = sort_by(order, other, count, key, out->atoms);
+    for (int i = 0; i < count; i++)
+        key[i] = out->kind_of[instance->plan[out->rank[other[i]]].island];
+    fits = fits && sort_by(other, order, count, key, out->kinds);
+    for (int i = 0; i < count; i++)
+        key[i] = instance->plan[out->rank[order[i]]].last;
+    fits = fits && sort_by(order, other, count, key, out->atoms + 1);
+    memcpy(order, other, (size_t)count * sizeof *order);
+    tg_groups groups = {0};
+    for (int i = 0, last = 0; i < count && fits; i++) {
+        const tg_partial *plan = &instance->plan[out->rank[order[i]]];
+        const int kind = out->kind_of[plan->island];
+        const double bottleneck_s = out->content[out->content_of[out->rank[order[i]]]].bottleneck_s;
+        tg_group *group = groups.count ? &groups.at[groups.count - 1] : NULL;
+        for (; last < plan->last; last++) {
+            out->group_start[last + 1] = (int)groups.count;
+            group = NULL;
+        }
+        if (group && group->kind == kind && group->first == plan->first) {
+            group->plans++;
+            group->least_s = bottleneck_s < group->least_s ? bottleneck_s : group->least_s;
+        } else {
+            fits = tg_groups_push(&groups,
+                                  (tg_group){.kind = kind, .first = plan->first, .plans = 1, .least_s = bottleneck_s});
+        }
+        out->group_start[last + 1] = (int)groups.count;
+    }
+    for (int i = count ? instance->plan[out->rank[order[count - 1]]].last : 0; i <= out->atoms; i++)
+        out->group_start[i + 1] = (int)groups.count;
+    out->group = groups.at;
+    return fits;
+}
+
+tg_status tg_problem_list_pieces(tg_problem *problem, double most_s, tg_error *err)
+{
+    const tg_instance *instance = problem->instance;
+    int count = 0, place = 0, at = 0;
+    problem->most_s = most_s;
+    for (int i = 0; i < problem->listed; i++)
+        count += problem->content[problem->content_of[problem->rank[problem->order[i]]]].bottleneck_s < most_s;
+    free(problem->piece);
+    problem->piece = malloc((size_t)count * sizeof *problem->piece + 1);
+    if (!problem->piece)
+        return tg_fail(err, TG_EMEMORY, "out of memory");
+    for (int g = 0; g < problem->group_start[problem->atoms + 1]; g++) {
+        tg_group *group = &problem->group[g];
+        group->begin = place;
+        for (int end = at + group->plans; at < end; at++) {
+            const int rank = problem->order[at], p = problem->rank[rank];
+            const tg_content *content = &problem->content[problem->content_of[p]];
+            if (!(content->bottleneck_s < most_s))
+                continue;
+            const tg_partial *plan = &instance->plan[p];
+            const tg_piece piece = {.content = problem->content_of[p],
+                                    .plan = rank - problem->rank_start[plan->island],
+                                    .first = plan->first,
+                                    .kind = (int16_t)group->kind,
+                                    .stage_count = (int16_t)plan->stage_count,
+                                    .front_class = (int16_t)problem->canonical[plan->front_class],
+                                    .rear_class = (int16_t)problem->canonical[plan->rear_class],
+                                    .min_successors = plan->min_successors,
+                                    .max_successors = plan->max_successors,
+                                    .bottleneck_s = content->bottleneck_s};
+            int to = place++;
+            for (; to > group->begin && piece.bottleneck_s < problem->piece[to - 1].bottleneck_s; to--)
+                problem->piece[to] = problem->piece[to - 1];
+            problem->piece[to] = piece;
+        }
+        group->end = place;
+    }
+    return TG_OK;
+}
+
+void tg_problem_free(tg_problem *problem)
+{
+    free(problem->rank);
+    free(problem->content);
+    free(problem->piece);
+    free(problem->group);
+    free(problem->order);
+    free(problem->content_of);
 }
 
 tg_status tg_problem_make(tg_arena *arena, const tg_instance *instance, const tg_compose_options *options,
@@ -370,17 +506,16 @@ tg_status tg_problem_make(tg_arena *arena, const tg_instance *instance, const tg
                         .atoms = instance->atoms,
                         .required_kind = -1};
     making m = {.instance = instance};
-    m.content_of = malloc((P + 1) * sizeof *m.content_of);
+    m.content_of = out->content_of = malloc((P + 1) * sizeof *m.content_of);
     m.class_rank = tg_arena_alloc(arena, C, sizeof *m.class_rank);
     m.sum = tg_arena_alloc(arena, I, sizeof *m.sum);
     out->members = tg_arena_alloc(arena, I, sizeof *out->members);
     out->member_start = tg_arena_alloc(arena, I + 1, sizeof *out->member_start);
-    out->rank = tg_arena_alloc(arena, P, sizeof *out->rank);
+    out->rank = malloc((P + 1) * sizeof *out->rank);
     out->rank_start = tg_arena_alloc(arena, I + 1, sizeof *out->rank_start);
-    out->piece_start = tg_arena_alloc(arena, (size_t)instance->atoms + 1, sizeof *out->piece_start);
+    out->group_start = tg_arena_alloc(arena, (size_t)instance->atoms + 2, sizeof *out->group_start);
     bool fits = m.content_of && m.class_rank && m.sum && out->members && out->member_start && out->rank &&
-                out->rank_start && out->piece_start;
-    fits = fits && find_contents(arena, &m, options, out) && find_kinds(arena, &m, out) && list_pieces(arena, &m, out);
-    free(m.content_of);
+                out->rank_start && out->group_start;
+    fits = fits && find_contents(&m, out) && find_kinds(arena, &m, out) && make_groups(out);
     return fits ? TG_OK : tg_fail(err, TG_EMEMORY, "out of memory");
 }

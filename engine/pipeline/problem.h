@@ -5,35 +5,33 @@
 
 #include "pipeline/compose.h"
 
-/* A plan as a max-plus map (COMPOSITION.md, section 9). With R' = R + 2c, c the transfer behind the plan:
- *   E' = max(a0, a1 + R', a2 + 2R', r + 2c + E, r + (B-1)c + R')
- *   X' = max(x0, x1 + R', x2 + 2R', e + 2c + E, e + (B-1)c + R', f + c + X),   R'' = r + R'.
- * The constants hold the plan's own idle and loop terms at n stages behind it. */
-typedef struct {
-    double a0, a1, a2, x0, x1, x2;
-} tg_map;
-
-/* What a plan's stages take, apart from where the plan stands. */
+/* What a plan's stages take, apart from where the plan stands. As a map of what is behind it (maxplus.h): r, e, f. */
 typedef struct {
     const tg_stage_time *stages;
     const double *inner_transfer_s;
     int stage_count;
-    double r, e, f;      /* of the map */
+    double r, e, f;
+    double serial_s;     /* no suffix that starts with it has a lower E: B (f+b) of a stage (paper: its own T) */
     double bottleneck_s; /* no sequence with it takes less: B (f+b) + g of a stage (paper: its own T) */
-    double front_s;      /* t = f+b of the front stage */
-    double rear_s, rear_forward_s, rear_backward_s,
-        rear_sync_s;               /* of the rear stage, for the loop over the outer link */
-    double rear_lead, rear_lead_f; /* Σ (t + 2 inner c) and Σ (f + inner c) in front of the rear stage */
-    tg_map *maps;                  /* by n; NULL until needed */
+    double front_s;      /* f + b of the front stage */
+    double *maps;        /* a0, a1, a2, x0, x1, x2, each by n; NULL until needed */
 } tg_content;
 
 /* A plan of a kind's first island. */
 typedef struct {
-    int content, plan; /* plan: rank among the island's plans in the order of tg_problem.rank */
-    int first, kind, stage_count;
-    int front_class, rear_class; /* canonical classes */
-    int min_successors, max_successors;
+    double bottleneck_s; /* the content's */
+    int content, plan;   /* plan: rank among the island's plans in the order of tg_problem.rank */
+    int first, min_successors, max_successors;
+    int16_t kind, stage_count;
+    int16_t front_class, rear_class; /* canonical classes */
 } tg_piece;
+
+/* The plans of one kind for one slice; its pieces are [begin, end), lowest bottleneck_s first. */
+typedef struct {
+    int kind, first, begin, end, plans;
+    double least_s; /* of any plan's bottleneck_s */
+} tg_group;
+TG_VEC(tg_groups, tg_group);
 
 typedef struct {
     const tg_instance *instance;
@@ -46,18 +44,32 @@ typedef struct {
     int *rank_start; /* islands + 1 */
     int classes;     /* canonical: those of the kinds' first islands */
     int *class_kind;
+    int *canonical, *kind_of;       /* of the instance's classes; of its islands, -1: without plans */
     double *latency_s, *per_byte_s; /* classes * classes; infinite without a link. Same kind: between two members */
+    int *content_of;                /* instance plans */
     int contents;
     tg_content *content;
-    int pieces;
+    int listed, *order; /* plans of the kinds' first islands, as ranks in `rank`, by last, kind, first */
+    tg_group *group;    /* by last, kind, first */
+    int *group_start;   /* atoms + 2: those of last = i from group_start[i] to group_start[i + 1] */
+    double most_s;      /* pieces are only those plans whose bottleneck_s is less */
     tg_piece *piece;
-    int *piece_start;  /* atoms + 1: pieces by last, those of last = i at piece_start[i - 1] … piece_start[i] */
     int most_stages;   /* no sequence has more */
     int required_kind; /* -1: none */
 } tg_problem;
 
+/* Makes the pieces of all plans whose bottleneck_s is below most_s, in place of those there were. */
+tg_status tg_problem_list_pieces(tg_problem *problem, double most_s, tg_error *err);
+
+/* Makes all but the pieces. What is large lies outside the arena: the caller releases it, also after a failure. */
+void tg_problem_free(tg_problem *problem);
 tg_status tg_problem_make(tg_arena *arena, const tg_instance *instance, const tg_compose_options *options,
                           tg_problem *out, tg_error *err);
+
+static inline int tg_kind_size(const tg_problem *problem, int kind)
+{
+    return problem->member_start[kind + 1] - problem->member_start[kind];
+}
 
 /* Transfer over boundary i between a plan of rear class r and one of front class f. */
 static inline double tg_problem_transfer_s(const tg_problem *problem, int boundary, int r, int f)

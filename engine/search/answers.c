@@ -185,6 +185,8 @@ tg_status tg_level_ask(tg_run *run, tg_level *level, int class, int successors, 
     tg_status status = run->provider->plan(run->provider->self, &query, &level->arena, &answer, err);
     if (status != TG_OK)
         return status;
+    if (run->provider->answered)
+        run->provider->answered(run->provider->self, &query, &answer);
     if (answer.outcome == TG_ANSWERED) {
         tg_error wrong;
         status = take_answer(run, level, &query, &answer, &asked, &wrong);

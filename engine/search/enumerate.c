@@ -223,14 +223,30 @@ static tg_status count_pairs(const tg_run *run, const tg_level *level, tg_enumer
     return TG_OK;
 }
 
+/* The best plan that uses the island, over all levels; the best plan's own comes first, for an early cutoff. */
+static tg_status search_with(tg_run *run, tg_level *levels, int island, int first, tg_best *with, tg_error *err)
+{
+    tg_composition last;
+    tg_status status = tg_best_open(with, run, 1, INFINITY, err);
+    if (status == TG_OK)
+        status = search_level(run, &levels[first], island, with, &last, err);
+    for (int b = 0; b < run->problem->microbatch_count && status == TG_OK && !tg_run_stopped(run); b++)
+        if (b != first)
+            status = search_level(run, &levels[b], island, with, &last, err);
+    return status;
+}
+
 /* For each island that the best plan leaves out: the best with it, and what takes longest there. */
-static tg_status work_out_left_out(tg_run *run, tg_level *level, const tg_best *best, tg_enumeration *out,
+static tg_status work_out_left_out(tg_run *run, tg_level *levels, const tg_best *best, tg_enumeration *out,
                                    tg_error *err)
 {
     tg_left_out *rows = tg_arena_alloc(run->arena, (size_t)run->problem->island_count, sizeof *rows);
     if (!rows)
         return tg_fail(err, TG_EMEMORY, "out of memory");
     out->left_out = rows;
+    int first = 0;
+    while (run->problem->microbatches[first] != best->at[0].choice.microbatches)
+        first++;
     for (int island = 0; island < run->problem->island_count && !tg_run_stopped(run); island++) {
         bool used = false;
         for (int i = 0; i < best->at[0].choice.count; i++)
@@ -238,10 +254,7 @@ static tg_status work_out_left_out(tg_run *run, tg_level *level, const tg_best *
         if (used)
             continue;
         tg_best with;
-        tg_composition last;
-        tg_status status = tg_best_open(&with, run, 1, INFINITY, err);
-        if (status == TG_OK)
-            status = search_level(run, level, island, &with, &last, err);
+        tg_status status = search_with(run, levels, island, first, &with, err);
         if (status != TG_OK)
             return status;
         if (with.count)
@@ -303,41 +316,34 @@ tg_status tg_enumerate(tg_arena *arena, const tg_problem *problem, const tg_prov
                   .options = options,
                   .arena = arena,
                   .deadline_s = tg_clock_s() + options->compose.time_limit_s};
-    tg_level level = {0}, best_level = {0};
+    tg_level *levels = tg_arena_alloc(arena, (size_t)problem->microbatch_count, sizeof *levels);
     tg_best best;
     double bound_s = INFINITY;
-    tg_status status = open_run(&run, err);
+    int opened = 0;
+    tg_status status = levels ? open_run(&run, err) : tg_fail(err, TG_EMEMORY, "out of memory");
     if (status == TG_OK)
         status = tg_best_open(&best, &run, options->compose.top, options->compose.cutoff, err);
-    for (int b = 0; b < problem->microbatch_count && status == TG_OK && !tg_run_stopped(&run) && !enough(&run, &best);
-         b++) {
+    while (opened < problem->microbatch_count && status == TG_OK && !tg_run_stopped(&run) && !enough(&run, &best)) {
         tg_composition last = {.bound_s = 0};
-        long before = best.improved;
-        status = tg_level_open(&run, problem->microbatches[b], &level, err);
+        tg_level *level = &levels[opened];
+        status = tg_level_open(&run, problem->microbatches[opened++], level, err);
         if (status == TG_OK)
-            status = search_level(&run, &level, options->compose.required_island, &best, &last, err);
+            status = search_level(&run, level, options->compose.required_island, &best, &last, err);
         bound_s = fmin(bound_s, last.bound_s);
-        if (status == TG_OK && best.improved != before) {
-            tg_level swap = best_level;
-            best_level = level;
-            level = swap;
-        }
-        if (status == TG_OK && level.pairs)
-            status = count_pairs(&run, &level, out, err);
-        tg_level_close(&run, &level);
     }
-    if (status == TG_OK && tg_run_stopped(&run))
+    if (status == TG_OK && opened < problem->microbatch_count)
         bound_s = 0; /* levels not reached bound nothing */
-    if (status == TG_OK && best.count && options->left_out)
-        status = work_out_left_out(&run, &best_level, &best, out, err);
-    if (status == TG_OK && best_level.pairs)
-        status = count_pairs(&run, &best_level, out, err);
+    if (status == TG_OK && best.count && options->left_out && opened == problem->microbatch_count)
+        status = work_out_left_out(&run, levels, &best, out, err);
+    for (int b = 0; b < opened; b++) {
+        if (status == TG_OK)
+            status = count_pairs(&run, &levels[b], out, err);
+        tg_level_close(&run, &levels[b]);
+    }
     if (status == TG_OK)
         status = report_complaints(&run, out, err);
     if (status == TG_OK)
         conclude(&run, &best, bound_s, out);
     tg_complaint_vec_free(&run.failed);
-    tg_level_close(&run, &best_level);
-    tg_level_close(&run, &level);
     return status;
 }

@@ -42,7 +42,7 @@ typedef struct {
 
 typedef struct {
     bool found;
-    double best_with_s; /* at the microbatches of the best plan */
+    double best_with_s; /* the best plan that uses it */
     bool by_link;       /* what takes longest then: a transfer from island to to_island, or a stage on it */
     int bound_island, bound_to_island;
     double bound_each_s;

@@ -4,16 +4,7 @@
 #define TG_SEARCH_PROVIDER_H
 
 #include "pipeline/instance.h"
-
-typedef enum { TG_RECOMPUTE_NONE, TG_RECOMPUTE_SELECTIVE, TG_RECOMPUTE_FULL } tg_recompute;
-
-typedef struct {
-    int dp, tp, cp, ep, etp, zero;
-    bool sp, fsep;
-    tg_recompute recompute;
-    int recompute_layers; /* with TG_RECOMPUTE_FULL; -1: all */
-    bool offload_optimizer, offload_activations;
-} tg_strategy;
+#include "pipeline/strategy.h"
 
 /* A named share of a figure, for reports. */
 typedef struct {
@@ -49,14 +40,26 @@ typedef struct {
     tg_outcome outcome;
     int count;
     const tg_candidate *candidates;
-    const char *why; /* with TG_NO_PLAN and TG_FAILED */
+    const char *why;   /* with TG_NO_PLAN and TG_FAILED */
+    const char *notes; /* what the adapter logged, a line each; NULL: nothing */
+    bool own_times;    /* its times don't come from the cost model that bounds are made of */
 } tg_answer;
+
+/* What an answer depends on, for a store: equal texts, equal answers. The scope is what the pairs of an island have in
+ * common at one number of microbatches; description says what it is, for people. */
+typedef struct {
+    const char *scope, *description, *rest;
+} tg_identity;
 
 /* Every callback gets self; what it puts into an answer lives in the arena given. A status other than TG_OK ends the
  * run. */
 typedef struct {
     void *self;
     tg_status (*plan)(void *self, const tg_query *query, tg_arena *arena, tg_answer *out, tg_error *err);
+    /* Told of every answer that the run takes, in the run's order, whoever gave it; may be NULL. */
+    void (*answered)(void *self, const tg_query *query, const tg_answer *answer);
+    /* What the answer will depend on, in arena; NULL: not known, so nothing can be stored. */
+    tg_status (*identity)(void *self, const tg_query *query, tg_arena *arena, tg_identity *out, tg_error *err);
     /* *policy: the name of the policy that drops the pair, NULL if all keep it. successors is not set. */
     tg_status (*keep)(void *self, const tg_query *query, const char **policy, tg_error *err);
     /* Pairs of equal key share their answers at every number of microbatches. */

@@ -40,7 +40,7 @@ end
 
 --- Changes to try, smallest first: words and a function that makes them on a copy of the spec.
 local function changes(setting)
-  local spec <const>, training <const>, list <const> = setting.spec, setting.training, {}
+  local training <const>, list <const> = setting.training, {}
   local function add(words, change) list[#list + 1] = { words = words, change = change } end
   if training.microbatches.max < training.global_batch then
     add(("more, smaller microbatches (--microbatches ..%d)"):format(training.global_batch), function(own)
@@ -55,17 +55,28 @@ local function changes(setting)
   if training.gradient_bytes == 4 then
     add("16-bit gradients (--set training.gradient_bytes=2)", function(own) own.training.gradient_bytes = 2 end)
   end
-  for name, field in pairs(setting.parallelizer.option_fields) do
-    if name == "offload" and field.type == "enum" and setting.parallelizer.options.offload == "none" then
-      add("optimizer states and activations offloaded (--set parallelizer.options.offload=both)", function(own)
-        own.parallelizer = { name = type(spec.parallelizer) == "table" and spec.parallelizer.name or spec.parallelizer,
-          options = copy(setting.parallelizer.options) }
-        own.parallelizer.options.offload = "both"
-      end)
+  local function set_option(name, value, words)
+    add(words, function(own)
+      own.parallelizer = { name = setting.parallelizer.request, options = copy(setting.parallelizer.options) }
+      own.parallelizer.options[name] = value
+    end)
+  end
+  local fields <const>, options <const>, names <const> = setting.parallelizer.option_fields, setting.parallelizer.options, {}
+  for name in pairs(fields) do names[#names + 1] = name end
+  table.sort(names)
+  for _, name in ipairs(names) do
+    -- what the spec forbids may be what is missing: recomputation, ZeRO, more stages
+    local default <const> = fields[name].default
+    if default ~= nil and core.json_encode(options[name]) ~= core.json_encode(default) then
+      set_option(name, default, ("%s's option %s at its default"):format(setting.parallelizer.name, name))
     end
   end
+  if fields.offload then
+    local value <const> = fields.offload.type == "list" and { "none", "optimizer", "activations", "both" } or "both"
+    set_option("offload", value, "optimizer states and activations offloaded (option offload)")
+  end
   local seen <const> = {}
-  for _, count in ipairs { 1, 2, 4, 8, 16 } do
+  for _, count in ipairs { 1, 2, 3, 4, 6, 8, 12, 16 } do
     for _, node in ipairs(setting.cluster.nodes) do
       local kind <const> = ("%d %s %s"):format(count, tostring(node.gpu), tostring(node.gpus))
       if node.gpu and not seen[kind] then

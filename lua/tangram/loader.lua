@@ -132,7 +132,7 @@ function loader.load(kind, request)
   local ok <const>, plugin <const> = pcall(chunk)
   if not ok then error(("%s: %s"):format(path, tostring(plugin)), 0) end
   local checked <const> = contract.check_plugin(kind, plugin, path)
-  checked.path, checked.source = path, text
+  checked.path, checked.source, checked.request = path, text, name
   checked.option_fields = checked.options
   checked.options = contract.check_options(checked, type(request) == "table" and request.options or {}, path)
   return checked

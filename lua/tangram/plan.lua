@@ -232,6 +232,15 @@ local function sorted_unique(list)
   return result
 end
 
+--- Says so where an upper charge stands in the times.
+local function note_tied(setting, stages)
+  for _, stage in ipairs(stages) do
+    if (stage.time_parts.tied_s or 0) > 0 then
+      setting.log("tied embedding: each end stage is charged an all-reduce over the slowest link of its island (an upper charge)")
+    end
+  end
+end
+
 --- The plan that a planning found.
 ---@param setting table planner.setting
 ---@param outcome table planner.search
@@ -243,6 +252,7 @@ function plan.build(setting, outcome)
   local stages <const> = stages_of(setting, outcome)
   local counts <const> = outcome.counts
   counts.failed = failures(outcome)
+  note_tied(setting, stages)
   return {
     format = "tangram.plan/1", version = core.version, granularity = spec.granularity, model = setting.model,
     cluster = filled_in(setting.cluster), training = setting.training,

@@ -186,6 +186,13 @@ function schema.check(value, fields, where)
   return copy
 end
 
+local function show_default(value)
+  if type(value) ~= "table" then return show(value) end
+  local words <const> = {}
+  for i, item in ipairs(value) do words[i] = show(item) end
+  return next(value) and #words == 0 and show(value) or "{ " .. table.concat(words, ", ") .. " }"
+end
+
 --- One line a field, by letters, for help texts.
 ---@param fields table<string, table>
 ---@return string
@@ -195,7 +202,7 @@ function schema.document(fields)
   local lines <const> = {}
   for i, name in ipairs(names) do
     local field <const> = fields[name]
-    local default <const> = field.default ~= nil and "; default " .. show(field.default)
+    local default <const> = field.default ~= nil and "; default " .. show_default(field.default)
       or field.required and "; required" or ""
     lines[i] = ("  %-" .. width .. "s  %s (%s%s)"):format(name, field.doc or "", schema.expected(field), default)
   end

@@ -61,7 +61,8 @@ function search.context(problem, island, microbatches)
   return {
     model = problem.model, atoms = problem.atoms, islands = problem.islands, training = training,
     microbatches = microbatches, samples = training.global_batch // microbatches, successors = 0,
-    capacity_bytes = problem.capacity_bytes[island.index], cost = problem.cost, log = problem.log,
+    capacity_bytes = problem.capacity_bytes[island.index], cost = problem.cost,
+    log = function(text) (problem.note or problem.log)(tostring(text)) end,
     budget = { share = 1, seconds = problem.seconds }, tied_link = problem.tied_links[island.index],
   }
 end
@@ -96,10 +97,24 @@ local function priced_by_cost(problem, answer)
   return true
 end
 
-local function planner(problem, slice_of, view_of, found)
+--- While the result is open, what plugins log goes to lines: it belongs to the answer, and is kept with it.
+local function noting(problem, lines)
+  problem.note = function(text) lines[#lines + 1] = text:gsub("%c", " ") end
+  return setmetatable({}, { __close = function() problem.note = nil end })
+end
+
+--- core.enumerate's plan.
+local function planner(problem, slice_of, view_of)
   local adapter <const>, islands <const> = problem.parallelizer, problem.islands
   local total_flops = 0
   for _, atom in ipairs(problem.atoms) do total_flops = total_flops + atom.flops end
+  local function ask(slice, island, ctx)
+    if adapter.supports then
+      local yes <const>, why <const> = adapter.supports(slice, island, ctx)
+      if not yes then return nil, why end
+    end
+    return adapter.plan(slice, island, ctx)
+  end
   return function(island, first, last, microbatches, successors)
     local slice <const>, ctx <const> = slice_of(first, last), view_of(adapter, island, microbatches)
     ctx.successors = successors
@@ -112,13 +127,11 @@ local function planner(problem, slice_of, view_of, found)
       random = random or generator(seed)
       return random()
     end
-    if adapter.supports then
-      local yes <const>, why <const> = adapter.supports(slice, islands[island], ctx)
-      if not yes then return nil, why end
-    end
-    local answer <const>, why <const> = adapter.plan(slice, islands[island], ctx)
-    if type(answer) == "table" and problem.bounds and not priced_by_cost(problem, answer) then found.own_times = true end
-    return answer, why
+    local lines <const> = {}
+    local _ <close> = noting(problem, lines)
+    local answer <const>, why <const> = ask(slice, islands[island], ctx)
+    local own_times <const> = type(answer) == "table" and not priced_by_cost(problem, answer)
+    return answer, why, own_times, #lines > 0 and table.concat(lines, "\n") or nil
   end
 end
 
@@ -186,6 +199,10 @@ function search.run(problem, options)
       { from = problem.islands[from], to = problem.islands[to], latency_s = latency_s, bytes_per_s = bytes_per_s },
       view_of(problem.cost_plugin, from, problem.microbatches[1]))
   end
+  local function answered(own_times, notes)
+    found.own_times = found.own_times or own_times and problem.bounds
+    for line in (notes or ""):gmatch "[^\n]+" do problem.log(line) end
+  end
   local result <const>, why <const> = core.enumerate {
     cluster = problem.cluster, islands = problem.islands, capacity_bytes = problem.capacity_bytes,
     flops = fields_of(problem.atoms, "flops"),
@@ -193,7 +210,7 @@ function search.run(problem, options)
     global_batch = problem.training.global_batch, microbatches = problem.microbatches,
     gap = options.gap, top = options.top, cutoff = options.cutoff, time_limit_s = options.time_limit_s,
     objective = options.objective, p2p = options.p2p, warmup = options.warmup, left_out = options.left_out, any = options.any,
-    plan = planner(problem, slice_of, view_of, found), keep = keep, key = key, bound = bound, link = link,
+    plan = planner(problem, slice_of, view_of), answered = answered, keep = keep, key = key, bound = bound, link = link,
     progress = options.progress,
   }
   if result and found.own_times then

@@ -20,7 +20,7 @@ end
 function options.parse(parser, args)
   local ok <const>, result <const> = parser:pparse(args)
   if ok then return result end
-  io.stderr:write(parser._name, ": ", result, "; see '", parser._name, " --help'\n")
+  io.stderr:write(parser._name, ": ", (result:gsub("\n", "; ")), "; see '", parser._name, " --help'\n")
   os.exit(2, true)
 end
 
@@ -69,8 +69,8 @@ function options.setter(word)
     local parts <const> = {}
     for part in path:gmatch "[^.]+" do parts[#parts + 1] = part end
     for i = 1, #parts - 1 do
-      if type(at[parts[i]]) == "string" and (parts[i] == "parallelizer" or parts[i] == "cost") then
-        at[parts[i]] = { name = at[parts[i]] }
+      if i == 1 and (parts[i] == "parallelizer" or parts[i] == "cost") and type(at[parts[i]]) ~= "table" then
+        at[parts[i]] = { name = at[parts[i]] or require("tangram.planner").fields[parts[i]].default }
       end
       if type(at[parts[i]]) ~= "table" then at[parts[i]] = {} end
       at = at[parts[i]]

@@ -65,6 +65,8 @@ local function make_parser()
   parser:option("--lua-dir", "look for adapters, cost models and policies here first")
   parser:option("--recipe-seconds", "limit on the recipe's own time"):default "60"
   parser:option("--json", "write the plan, tangram.plan/1 (- for standard output)")
+  parser:option("--html", "write the report as one self-contained page")
+  parser:option("--trace", "write a simulated iteration for Perfetto or chrome://tracing")
   parser:flag("--quiet", "no report, no memory lines, no progress bar")
   return parser
 end
@@ -167,7 +169,10 @@ local function run(words)
     return why:match "^internal" and 1 or status
   end
   if args.json then options.write(args.json, require("tangram.plan").encode(plan)) end
-  if not args.quiet and args.json ~= "-" then io.stdout:write(require("tangram").report(plan)) end
+  if args.html then options.write(args.html, require("tangram.report.html").plan(plan)) end
+  if args.trace then options.write(args.trace, require("tangram.report.trace").plan(plan)) end
+  local piped <const> = args.json == "-" or args.html == "-" or args.trace == "-"
+  if not args.quiet and not piped then io.stdout:write(require("tangram").report(plan)) end
   return 0
 end
 

@@ -1,4 +1,5 @@
---- Cluster files: tangram.cluster/1, or a Lua file that returns the same table (or a recipe that holds it as `cluster`).
+--- Cluster files: tangram.cluster/1, a plan (its cluster), or a Lua file that returns such a table (or a recipe that holds it
+--- as `cluster`).
 local cluster <const> = require "tangram.cluster"
 local core <const> = require "tangram.core"
 
@@ -22,7 +23,8 @@ function cluster_json.read(path)
   if not text then error(why or path .. ": not a readable file", 0) end
   local input <const>, wrong <const> = core.json_decode(text)
   if input == nil then error(path .. ":" .. wrong, 0) end
-  return cluster.describe(input, path)
+  local is_plan <const> = type(input) == "table" and input.format == "tangram.plan/1"
+  return cluster.describe(is_plan and input.cluster or input, path)
 end
 
 return cluster_json

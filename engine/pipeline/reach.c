@@ -1,0 +1,115 @@
+#include "pipeline/reach.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MOST_SETS = 4096, MOST_CELLS = 1 << 23 };
+static const double precision = 0.01;
+
+tg_status tg_reach_make(tg_arena *arena, const tg_problem *problem, tg_reach *out, tg_error *err)
+{
+    const size_t K = (size_t)problem->kinds, L = (size_t)problem->atoms + 1;
+    *out = (tg_reach){.problem = problem, .sets = 1};
+    out->stride = tg_arena_alloc(arena, K, sizeof *out->stride);
+    if (!out->stride)
+        return tg_fail(err, TG_EMEMORY, "out of memory");
+    for (int k = 0; k < problem->kinds; k++) {
+        long grown = (long)out->sets * (tg_kind_size(problem, k) + 1);
+        if (grown > MOST_SETS || grown * (long)L > MOST_CELLS)
+            continue;
+        out->stride[k] = out->sets;
+        out->sets = (int)grown;
+    }
+    out->words = ((size_t)out->sets + 63) / 64;
+    out->available = tg_arena_alloc(arena, (size_t)out->sets * K, sizeof *out->available);
+    out->free_of = tg_arena_alloc(arena, K * out->words, sizeof *out->free_of);
+    out->back = tg_arena_alloc(arena, L * out->words, sizeof *out->back);
+    out->front = tg_arena_alloc(arena, L * out->words, sizeof *out->front);
+    if (!out->available || !out->free_of || !out->back || !out->front)
+        return tg_fail(err, TG_EMEMORY, "out of memory");
+    for (int set = 0; set < out->sets; set++)
+        for (size_t k = 0; k < K; k++) {
+            int size = tg_kind_size(problem, (int)k), stride = out->stride[k];
+            bool available = !stride || set / stride % (size + 1) < size;
+            out->available[(size_t)set * K + k] = available;
+            out->free_of[k * out->words + (size_t)set / 64] |= (uint64_t)available << (set % 64);
+        }
+    return TG_OK;
+}
+
+/* to |= (from & mask) moved up by stride sets. */
+static void add_up(uint64_t *to, const uint64_t *from, const uint64_t *mask, size_t words, size_t stride)
+{
+    const size_t shift = stride % 64, skip = stride / 64;
+    for (size_t word = 0; word < words; word++) {
+        uint64_t bits = from[word] & mask[word];
+        if (!bits)
+            continue;
+        to[word + skip] |= bits << shift;
+        if (shift && word + skip + 1 < words)
+            to[word + skip + 1] |= bits >> (64 - shift);
+    }
+}
+
+/* to |= (from moved down by stride sets) & mask. */
+static void add_down(uint64_t *to, const uint64_t *from, const uint64_t *mask, size_t words, size_t stride)
+{
+    const size_t shift = stride % 64, skip = stride / 64;
+    for (size_t word = 0; word + skip < words; word++) {
+        uint64_t bits = from[word + skip] >> shift;
+        if (shift && word + skip + 1 < words)
+            bits |= from[word + skip + 1] << (64 - shift);
+        to[word] |= bits & mask[word];
+    }
+}
+
+bool tg_reach_find(tg_reach *reach, const tg_group *groups, const int *start, double most, bool fronts)
+{
+    const tg_problem *problem = reach->problem;
+    const size_t words = reach->words;
+    const int L = problem->atoms;
+    memset(reach->back, 0, ((size_t)L + 1) * words * sizeof *reach->back);
+    reach->back[(size_t)L * words] = 1;
+    for (int i = L; i > 0; i--)
+        for (int at = start[i]; at < start[i + 1]; at++) {
+            const tg_group *group = &groups[at];
+            if (group->least_s <= most)
+                add_up(reach->back + (size_t)group->first * words, reach->back + (size_t)i * words,
+                       reach->free_of + (size_t)group->kind * words, words, (size_t)reach->stride[group->kind]);
+        }
+    bool covered = false;
+    for (size_t word = 0; word < words; word++)
+        covered |= reach->back[word] != 0;
+    if (!covered || !fronts)
+        return covered;
+    memset(reach->front, 0, ((size_t)L + 1) * words * sizeof *reach->front);
+    memset(reach->front, 0xff, words * sizeof *reach->front);
+    for (int i = 1; i <= L; i++)
+        for (int at = start[i]; at < start[i + 1]; at++) {
+            const tg_group *group = &groups[at];
+            if (group->least_s <= most)
+                add_down(reach->front + (size_t)i * words, reach->front + (size_t)group->first * words,
+                         reach->free_of + (size_t)group->kind * words, words, (size_t)reach->stride[group->kind]);
+        }
+    return true;
+}
+
+double tg_reach_least_bottleneck(tg_reach *reach)
+{
+    const tg_problem *problem = reach->problem;
+    double low = INFINITY, high = 0;
+    for (int i = 0; i < problem->group_start[problem->atoms + 1]; i++) {
+        low = fmin(low, problem->group[i].least_s);
+        high = fmax(high, problem->group[i].least_s);
+    }
+    if (isinf(low) || !tg_reach_find(reach, problem->group, problem->group_start, high, false))
+        return INFINITY;
+    while (high - low > precision * high) {
+        double middle = low / 2 + high / 2;
+        if (tg_reach_find(reach, problem->group, problem->group_start, middle, false))
+            high = middle;
+        else
+            low = middle;
+    }
+    return low;
+}

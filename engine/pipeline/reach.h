@@ -1,0 +1,35 @@
+/* Which atoms can be covered by which islands, as bit sets. Private to the composer. */
+#ifndef TG_PIPELINE_REACH_H
+#define TG_PIPELINE_REACH_H
+
+#include "pipeline/problem.h"
+
+/* A set is a count of used islands for each kind, as one number: Σ count * stride. */
+typedef struct {
+    const tg_problem *problem;
+    int sets, *stride; /* stride 0: the kind is not counted, but taken to be always available */
+    bool *available;   /* [set * kinds + kind] */
+    size_t words;      /* 64 sets each */
+    uint64_t *free_of; /* [kind * words]: sets to which an island of the kind can be added */
+    uint64_t *back;    /* [boundary * words]: sets of which some cover of [boundary, L) uses just these */
+    uint64_t *front;   /* [boundary * words]: sets besides which the other islands can cover [0, boundary) */
+} tg_reach;
+
+/* Kinds are counted as long as the tables stay small; leaving one out only loosens the bounds. */
+tg_status tg_reach_make(tg_arena *arena, const tg_problem *problem, tg_reach *out, tg_error *err);
+
+/* Fills back, and front if wanted, for these groups (start[i] … start[i + 1] are those of last = i), of which only
+ * pieces whose bottleneck_s is at most `most` count. Whether all atoms can be covered. */
+bool tg_reach_find(tg_reach *reach, const tg_group *groups, const int *start, double most, bool fronts);
+
+/* A lower bound, to 1 %, on the least bottleneck_s of any cover of the atoms; infinite if there is no cover. Neither
+ * memory nor links count. */
+double tg_reach_least_bottleneck(tg_reach *reach);
+
+static inline bool tg_reach_alive(const tg_reach *reach, int boundary, int set)
+{
+    size_t at = (size_t)boundary * reach->words + (size_t)set / 64;
+    return reach->back[at] & reach->front[at] & (uint64_t)1 << (set % 64);
+}
+
+#endif

@@ -1,0 +1,194 @@
+local clusters <const> = require "tangram.cluster"
+local core <const> = require "tangram.core"
+local loader <const> = require "tangram.loader"
+local plan_file <const> = require "tangram.plan"
+local planner <const> = require "tangram.planner"
+local recipe <const> = require "tangram.recipe"
+local search <const> = require "tangram.search"
+local slices <const> = require "tangram.slice"
+local support <const> = require "tests.spec.support"
+
+local recipes <const> = { "quickstart", "qwen3-30b-a3b", "llama-3.1-8b" }
+
+--- The table that a recipe gives to tangram.plan.
+local function spec_of(name)
+  local caught
+  recipe.configure { function(spec)
+    caught = spec
+    error("caught", 0)
+  end }
+  local _, why <const> = recipe.run("recipes/" .. name .. ".lua", 10)
+  recipe.configure {}
+  assert(caught, why)
+  return caught
+end
+
+local function with(spec, changes)
+  local copy <const> = {}
+  for key, value in pairs(spec) do copy[key] = value end
+  for key, value in pairs(changes) do copy[key] = value end
+  return copy
+end
+
+--- Plans are made once for all specs of this file.
+local made <const> = {}
+local function plan_of(name)
+  if not made[name] then made[name] = assert(planner.plan(with(spec_of(name), { gap = 0 }))) end
+  return made[name]
+end
+
+local function checked_by_oracle(plan)
+  local path <const> = support.write(os.tmpname(), plan_file.encode(plan))
+  local ok <const> = os.execute("lua5.4 tests/oracle/plan_check.lua " .. path .. " >/dev/null")
+  os.remove(path)
+  return ok
+end
+
+describe("planner", function()
+  for _, name in ipairs(recipes) do
+    describe(name, function()
+      it("gives a plan that both checks pass", function()
+        local plan <const> = plan_of(name)
+        assert.is_true(plan.proved)
+        assert.is_true(core.plan_check(plan_file.encode(plan)))
+        assert.is_true(checked_by_oracle(plan))
+      end)
+
+      it("is never slower than an island alone or than the merged partition", function()
+        local spec <const>, best_s <const> = spec_of(name), plan_of(name).time_s
+        local all <const> = clusters.describe(spec.cluster)
+        for _, island in ipairs(require("tangram.islands").group(all).islands) do
+          local mine <const>, others <const> = {}, {}
+          for _, node in ipairs(island.nodes) do mine[node] = true end
+          for _, node in ipairs(all.nodes) do
+            if not mine[node.name] then others[#others + 1] = node.name end
+          end
+          -- precision stays that of the whole cluster, so that the times compare
+          local training <const> = with(spec.training, { precision = plan_of(name).training.precision })
+          local alone <const> = planner.plan(with(spec, { gap = 0, exclude = others, training = training, merged = false }))
+          if alone then assert.is_true(best_s <= alone.time_s * (1 + 1e-12), island.name .. " alone is faster") end
+        end
+        local merged <const> = planner.plan(with(spec, { gap = 0, tolerance = { 1e9, 1e9, 1e9 }, merged = false }))
+        if merged then assert.is_true(best_s <= merged.time_s * (1 + 1e-12), "merged is faster") end
+      end)
+
+      it("adds up: stages, pairs, tokens, time", function()
+        local plan <const> = plan_of(name)
+        local dropped = 0
+        for _, count in pairs(plan.pairs.pruned) do dropped = dropped + count end
+        assert.is_true(dropped < plan.pairs.all)
+        assert.is_true(plan.pairs.queried >= plan.pairs.all - dropped)
+        assert.near(plan.training.global_batch * plan.training.seq_len, plan.tokens_per_s * plan.time_s, 1)
+        assert.is_true(plan.bound_s <= plan.time_s and plan.gap == 1 - plan.bound_s / plan.time_s)
+        for _, stage in ipairs(plan.stages) do
+          local sync_s, busy_s = 0, 0
+          for part, seconds in pairs(stage.time_parts) do
+            if part == "reduce_s" or part == "optimizer_s" or part == "tied_s" then sync_s = sync_s + seconds
+            else busy_s = busy_s + seconds end
+          end
+          assert.near(stage.forward_s + stage.backward_s, busy_s, 1e-9 * busy_s)
+          assert.near(stage.sync_s, sync_s, 1e-9 * math.max(sync_s, 1e-3))
+        end
+        assert.is_true(#plan.constants > 0)
+        for _, constant in ipairs(plan.constants) do
+          assert.is_true(type(constant.name) == "string" and constant.source ~= nil and constant.from ~= nil)
+        end
+      end)
+
+      it("prices the same when asked again", function()
+        local plan <const> = plan_of(name)
+        local again <const> = require("tangram.recost").plan(core.json_decode(plan_file.encode(plan)), name)
+        assert.near(plan.time_s, again.time_s, 1e-9 * plan.time_s)
+        assert.near(plan.paper_s, again.paper_s, 1e-9 * plan.paper_s)
+      end)
+    end)
+  end
+
+  it("gives the same bytes again", function()
+    local again <const> = planner.plan(with(spec_of "quickstart", { gap = 0 }))
+    assert.equal(plan_file.encode(plan_of "quickstart"), plan_file.encode(again))
+  end)
+
+  it("on one island plans what uniform itself finds best for the whole model", function()
+    local spec <const> = with(spec_of "llama-3.1-8b", { exclude = { "l1" }, gap = 0 })
+    local plan <const> = assert(planner.plan(spec))
+    assert.equal(1, #plan.islands)
+    local setting <const> = planner.setting(require("tangram.schema").check(spec, planner.fields, "spec"))
+    local group <const> = require("tangram.islands").group(setting.cluster)
+    local problem <const> = planner.problem(setting, group)
+    search.prepare(problem)
+    local adapter <const>, best_s = loader.load("parallelizer", "uniform"), math.huge
+    for _, microbatches in ipairs(problem.microbatches) do
+      local ctx <const> = search.context(problem, group.islands[1], microbatches)
+      ctx.options, ctx.memo = adapter.options, {}
+      local slice <const> = slices.new(setting.model, setting.atoms, 1, #setting.atoms)
+      for _, stages in ipairs(adapter.plan(slice, group.islands[1], ctx) or {}) do
+        local counts <const>, transfer_s <const>, at = {}, {}, 0
+        for s, stage in ipairs(stages) do counts[s] = stage.gpus end
+        local _, links <const> = group.cluster:place(group.islands[1], counts, stages.idle or 0)
+        for s = 1, #stages - 1 do
+          at = at + stages[s].atoms
+          transfer_s[s] = links[s].latency_s + ctx.samples * setting.atoms[at].boundary_bytes / links[s].bytes_per_s
+        end
+        best_s = math.min(best_s, (core.simulate(stages, transfer_s, { microbatches = microbatches })))
+      end
+    end
+    assert.near(best_s, plan.time_s, 1e-12 * best_s)
+  end)
+
+  it("says what holds up each island that is left out", function()
+    local spec <const> = with(spec_of "quickstart", { gap = 0 })
+    local slow <const> = clusters.describe(spec.cluster)
+    for _, link in ipairs(slow.network.links) do
+      if link.between[1] == "t1" or link.between[2] == "t1" then link.bytes_per_s = 2e7 end
+    end
+    local plan <const> = assert(planner.plan(with(spec, { cluster = slow })))
+    for _, island in ipairs(plan.islands) do
+      if island.name == "t4" then
+        assert.is_false(island.used)
+        assert.is_true(island.best_with_s >= plan.time_s)
+        assert.matches("the link from .*t4.* takes", island.reason)
+      end
+    end
+  end)
+end)
+
+describe("a plan that does not fit", function()
+  local spec <const> = {
+    model = { name = "gpt3-13b", family = "gpt2", layers = 40, hidden = 5120, heads = 40, vocab = 50272, positions = 2048 },
+    cluster = {
+      nodes = { { name = "t1", gpu = "t4", gpus = 4, intra_bytes_per_s = "5.9 GB/s" } },
+      network = { default = { bytes_per_s = "1 GB/s" } },
+    },
+    training = { global_batch = 8, seq_len = 2048 },
+  }
+
+  it("is refused with stage, shortage and the smallest change that helps", function()
+    local plan <const>, why <const>, status <const> = planner.plan(spec)
+    assert.is_nil(plan)
+    assert.equal(3, status)
+    assert.matches("on island t4, atoms 1%.%.42 .*stage %d+ of %d+ is [%d.]+ GiB short", why)
+    local count <const> = tonumber(why:match "it fits with (%d+) more node")
+    assert.is_truthy(count, why)
+    -- the change holds, and one node fewer does not
+    local function nodes(n)
+      local cluster <const> = { nodes = {}, network = spec.cluster.network }
+      for i = 1, n do cluster.nodes[i] = { name = "t" .. i, gpu = "t4", gpus = 4, intra_bytes_per_s = "5.9 GB/s" } end
+      return planner.plan(with(spec, { cluster = cluster, merged = false, gap = 0.5 }))
+    end
+    assert.is_truthy(nodes(1 + count))
+    assert.is_nil(nodes(count))
+  end)
+
+  it("names a memory margin if that is enough", function()
+    local tight <const> = with(spec, {
+      model = { name = "small", family = "gpt2", layers = 12, hidden = 2048, heads = 16, vocab = 50272 },
+      cluster = { nodes = { { name = "t1", gpu = "t4", gpus = 1 } } },
+      training = { global_batch = 1, seq_len = 1024, memory_margin = 0.3 },
+    })
+    local plan <const>, why <const>, status <const> = planner.plan(tight)
+    assert.is_nil(plan)
+    assert.equal(3, status)
+    assert.matches("it fits with a memory margin of", why)
+  end)
+end)
