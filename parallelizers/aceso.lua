@@ -10,7 +10,6 @@ local strategies <const> = require "tangram.strategies"
 local options <const> = {
   max_stages = { type = "integer", default = 16, min = 1, doc = "most pipeline stages on one island" },
   max_stage_gpus = { type = "integer", default = 8, min = 1, doc = "most GPUs of a stage; never more than a node's unless `repair`" },
-  least_evaluations = { type = "integer", default = 12, min = 1, doc = "floor of a slice's share of `evaluations`" },
   database = { type = "table", doc = "profiles, as tangram.input.aceso's read gives them (a recipe calls it: plugins read no files)" },
   operators = { type = "boolean", default = false,
     doc = "cut between the database's operators, as the original does: for study, no runtime cuts inside a layer" },
@@ -68,10 +67,9 @@ return {
   end,
   plan = function(slice, island, ctx)
     local space <const>, made <const> = space_of(slice, island, ctx), {}
-    local budget <const> = math.max(ctx.options.least_evaluations, math.ceil(ctx.options.evaluations * ctx.budget.share))
     local nearest
     for stages = 1, math.min(#slice, island.gpus, ctx.options.max_stages) do
-      local best <const>, counts <const> = search.run(space, stages, ctx.options, budget)
+      local best <const>, counts <const> = search.run(space, stages, ctx.options, #ctx.atoms, ctx.budget.share)
       made[#made + 1] = best and build(space, best, ctx)
       if counts and (not nearest or counts.least.bytes < nearest.bytes) then nearest = counts.least end
     end

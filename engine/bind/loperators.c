@@ -53,9 +53,10 @@ static const int *check_names(lua_State *L, int count)
     return list;
 }
 
-/* core.operators{ forward_s = {…}, backward_s, weight_bytes, input_bytes, activation_bytes, kept_bytes, forward_reserved_bytes,
- * backward_reserved_bytes, name (1, 2, …: equal for what is recomputed together), recomputes (booleans), layer (booleans:
- * a layer starts here) } -> Operators. One value per operator of the whole model. Raises on wrong fields. */
+/* core.operators{ forward_s = {…}, backward_s, weight_bytes, input_bytes, activation_bytes, kept_bytes,
+ * forward_reserved_bytes, backward_reserved_bytes, name (1, 2, …: equal for what is recomputed together), recomputes
+ * (booleans), layer (booleans: a layer starts here) } -> Operators. One value per operator of the whole model. Raises
+ * on wrong fields. */
 static int operators_new(lua_State *L)
 {
     static const char *const fields[] = {"forward_s",

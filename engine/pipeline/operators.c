@@ -106,10 +106,11 @@ static void price_plain(const tg_operators *o, int first, int last, tg_operators
         forward_most = fmax(forward_most, o->forward_reserved_bytes[i]);
         backward_most = fmax(backward_most, o->backward_reserved_bytes[i]);
     }
-    *out = (tg_operators_stage){.forward_s = o->forward_s[last] - o->forward_s[first],
-                                .backward_s = o->backward_s[last] - o->backward_s[first],
-                                .weight_bytes = o->weight_bytes[last] - o->weight_bytes[first],
-                                .live_bytes = o->input_bytes[first] + o->kept_sum_bytes[last] - o->kept_sum_bytes[first]};
+    *out =
+        (tg_operators_stage){.forward_s = o->forward_s[last] - o->forward_s[first],
+                             .backward_s = o->backward_s[last] - o->backward_s[first],
+                             .weight_bytes = o->weight_bytes[last] - o->weight_bytes[first],
+                             .live_bytes = o->input_bytes[first] + o->kept_sum_bytes[last] - o->kept_sum_bytes[first]};
     out->reserved_bytes = fmax(forward_most + backward_most, out->weight_bytes);
 }
 
@@ -140,7 +141,8 @@ void tg_operators_price(const tg_operators *o, int first, int last, const bool *
     add_flags(o, first, last, flags, out);
 }
 
-/* The first operator of the name not done with most activations in the stage, of equals the one in front; -1 if none is left. */
+/* The first operator of the name not done with most activations in the stage, of equals the one in front; -1 if none is
+ * left. */
 static int next_name(const tg_operators *o, int first, int last, const bool *done)
 {
     double sum[TG_OPERATOR_NAMES] = {0}, most = 0;

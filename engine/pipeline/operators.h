@@ -1,5 +1,5 @@
-/* A stage of profiled operators under one strategy, priced by Aceso's rules (EuroSys'24; FORMULAS.md, 5.1): its sums, what
- * its recompute flags save, and the greedy choice of these flags. */
+/* A stage of profiled operators under one strategy, priced by Aceso's rules (EuroSys'24; FORMULAS.md, 5.1): its sums,
+ * what its recompute flags save, and the greedy choice of these flags. */
 #ifndef TG_PIPELINE_OPERATORS_H
 #define TG_PIPELINE_OPERATORS_H
 
@@ -10,12 +10,12 @@ enum { TG_OPERATORS = 16384, TG_OPERATOR_NAMES = 64 }; /* a model has at most so
 /* Per operator of the whole model; all numbers finite and at least 0. */
 typedef struct {
     int count;
-    const double *forward_s, *backward_s;  /* of one microbatch */
-    const double *weight_bytes;            /* of the 16-bit parameters */
-    const double *input_bytes;             /* what enters it, of one microbatch */
-    const double *activation_bytes;        /* what its forward allocates and keeps: the choice goes by it */
-    const double *kept_bytes;              /* the same, buffers shared with others counted once: memory goes by it */
-    const double *forward_reserved_bytes;  /* what the allocator takes beside */
+    const double *forward_s, *backward_s; /* of one microbatch */
+    const double *weight_bytes;           /* of the 16-bit parameters */
+    const double *input_bytes;            /* what enters it, of one microbatch */
+    const double *activation_bytes;       /* what its forward allocates and keeps: the choice goes by it */
+    const double *kept_bytes;             /* the same, buffers shared with others counted once: memory goes by it */
+    const double *forward_reserved_bytes; /* what the allocator takes beside */
     const double *backward_reserved_bytes;
     const int *name;        /* [0, TG_OPERATOR_NAMES): equal for what is chosen together */
     const bool *recomputes; /* may be chosen */
@@ -40,8 +40,8 @@ double tg_operators_stage_bytes(const tg_operators_stage *stage, int behind);
 /* The stage of operators [first, last), not empty, with flags given (last - first of them). */
 void tg_operators_price(const tg_operators *operators, int first, int last, const bool *flags, tg_operators_stage *out);
 
-/* The same with flags chosen: names in falling order of their activations, an operator with the one behind it, until the
- * stage fits limit_bytes with behind stages after it, or nothing is left; out tells which. flags may be NULL. */
+/* The same with flags chosen: names in falling order of their activations, an operator with the one behind it, until
+ * the stage fits limit_bytes with behind stages after it, or nothing is left; out tells which. flags may be NULL. */
 void tg_operators_fit(const tg_operators *operators, int first, int last, int behind, double limit_bytes, bool *flags,
                       tg_operators_stage *out);
 

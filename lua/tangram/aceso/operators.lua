@@ -20,6 +20,9 @@ end
 --- Operators that each atom is made of, by its kind.
 local operators_in <const> = { embedding = 1, layer = 13, attention = 9, mlp = 4, head = 2, operator = 1 }
 
+--- Is the operator of a profiled row part of the attention core, what selective recompute does again?
+function operators.in_core(row) return row >= 4 and row <= 7 end
+
 --- Seconds to send a message between stages. The rate is that of the power of two below half the message: Aceso's index is
 --- trunc(log2 MiB), less 1 from 1 on; below 1 MiB it is negative and counts from the table's end.
 local function transfer_s(bytes, rates)

@@ -123,16 +123,27 @@ function priced.space(slice, island, ctx, options)
 
   function space.busy_s(choice, first, last) return space.price(choice, first, last, 0).busy_s end
 
-  --- Latency and a replica's share of the microbatch; to other islands nothing, whose links the search does not know.
-  local function send_s(atom, across, choice)
-    if atom < slice.first or atom >= slice.last then return 0 end
-    local bytes <const> = atoms[atom].boundary_bytes * samples / choice.dp
-    if across and island.inter then return island.inter.latency_s + bytes / island:inter_bytes_per_s(1) end
-    return island.intra_latency_s + bytes / island:intra_bytes_per_s(2)
+  --- Latency and a replica's share of what leaves an atom; to other islands nothing, whose links the search does not know.
+  local function sends_of(choice)
+    local intra <const>, inter <const> = {}, {}
+    local intra_bytes_per_s <const> = island:intra_bytes_per_s(2)
+    local inter_bytes_per_s <const> = island.inter and island:inter_bytes_per_s(1)
+    for i = slice.first - 1, slice.last do
+      local bytes <const> = i >= slice.first and i < slice.last and atoms[i].boundary_bytes * samples / choice.dp
+      intra[i - offset] = bytes and island.intra_latency_s + bytes / intra_bytes_per_s or 0
+      inter[i - offset] = bytes and island.inter and island.inter.latency_s + bytes / inter_bytes_per_s or intra[i - offset]
+    end
+    return { [false] = intra, [true] = inter }
   end
 
+  local sends <const> = {}
   function space.border_s(choice, first, last, enters_across, leaves_across)
-    return send_s(first + offset - 1, enters_across, choice) + send_s(last + offset, leaves_across, choice)
+    local own = sends[choice.dp]
+    if not own then
+      own = sends_of(choice)
+      sends[choice.dp] = own
+    end
+    return own[enters_across][first - 1] + own[leaves_across][last]
   end
 
   --- The stage as the cost model prices it whole, and whether it bears those behind it.

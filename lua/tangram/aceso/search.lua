@@ -10,9 +10,11 @@ local better <const> = configuration.better
 
 --- The option fields, for the adapter's schema.
 search.options = {
-  evaluations = { type = "integer", default = 400, min = 1,
-    doc = "configurations measured for each number of stages of the whole model; slices get their share" },
+  evaluations = { type = "number", default = 1, above = 0,
+    doc = "configurations measured for each number of stages: so many for each of the model's atoms; slices get their share" },
   max_trials = { type = "integer", default = 100, min = 1, doc = "trials for each number of stages" },
+  patience = { type = "integer", default = 20, min = 1,
+    doc = "trials in a row that may bring nothing before a number of stages is given up; slices get their share" },
   max_hops = { type = "integer", default = 7, min = 1, doc = "primitives in a row before one must have helped" },
   pool_factor = { type = "number", default = 1.2, min = 1, doc = "configurations slower than the best by more are not kept to explore" },
   migrations = { type = "integer", default = 5, min = 1, doc = "times that one primitive moves atoms on" },
@@ -161,14 +163,16 @@ end
 ---@param space table what is asked (tangram.aceso.operators, tangram.aceso.priced)
 ---@param stages integer
 ---@param options table of search.options
----@param evaluations integer budget
+---@param atoms integer of the whole model
+---@param share number of the whole model's work, by which evaluations and patience are cut
 ---@return table? best the configuration that takes least, or nil if none fits
 ---@return table? counts { evaluated, explored, trials, trajectory = { { evaluated, total_s } … }, short = c that fits least badly }
-function search.run(space, stages, options, evaluations)
+function search.run(space, stages, options, atoms, share)
   local start <const> = configuration.balanced(space, stages)
   if not start then return nil, nil end
+  local function share_of(n) return math.max(1, math.ceil(n * share)) end
   local state <const> = {
-    space = space, options = options, evaluations = evaluations, evaluated = 0, explored = 0, order = 0, best_s = math.huge,
+    space = space, options = options, evaluations = share_of(options.evaluations * atoms), evaluated = 0, explored = 0, order = 0, best_s = math.huge,
     visited = {}, known = {}, taken = {}, pool = {}, explored_list = {},
   }
   local counts <const> = { trajectory = {} }
@@ -176,20 +180,23 @@ function search.run(space, stages, options, evaluations)
   local function note(c)
     if not least or better(c, least) then least = c end
     if c.fits and c.total_s < state.best_s then
-      best, state.best_s = c, c.total_s
+      state.best_s = c.total_s
+      -- the search goes on from c itself: what is polished is hard to leave
+      local polished <const> = options.repair and polish(space, c) or c
+      if better(polished, best) then best = polished end
       counts.trajectory[#counts.trajectory + 1] = { state.evaluated, c.total_s, state.explored }
     end
   end
   local c, again = visit(state, start), false
   note(c)
   local accepted = c
-  local trials = 0
-  while trials < options.max_trials and not spent(state) do
-    trials = trials + 1
+  local trials, idle = 0, 0
+  while trials < options.max_trials and idle < share_of(options.patience) and not spent(state) do
+    trials, idle = trials + 1, idle + 1
     local new <const> = trial(state, c, again)
     local improves <const> = new and (new.fits and new.total_s < state.best_s or not accepted.fits and new.bytes < accepted.bytes)
     if improves then
-      c, accepted, again = new, new, false
+      c, accepted, again, idle = new, new, false, 0
       note(new)
     else
       c, again = take_from_pool(state), false
@@ -197,7 +204,6 @@ function search.run(space, stages, options, evaluations)
       if not c then break end
     end
   end
-  if best and options.repair then best = configuration.keyed(polish(space, best)) end
   counts.evaluated, counts.explored, counts.trials, counts.least = state.evaluated, state.explored, trials, least
   return best, counts
 end
