@@ -9,6 +9,7 @@ local function make_parser()
   parser:option("--cost", "cost model: a name or a path"):default "analytic"
   parser:option("--by", "what to group by"):choices(validate.groupings):default "source"
   parser:option("--gpus", "constants of GPUs, a file of tangram calibrate")
+  parser:option("--profiles", "measured times of layers, CSV, for --cost profiled")
   parser:option("--p2p", "transfers of pipelines: overlapped or blocking"):choices { "overlapped", "blocking" }:default "overlapped"
   parser:option("--set", "key=value among the cost model's options"):count "*"
   parser:option("--lua-dir", "look for cost models here first")
@@ -89,6 +90,7 @@ local function run(words)
   if args.lua_dir then require("tangram.loader").add_place(args.lua_dir) end
   local cost <const> = { cost = { name = args.cost, options = {} } }
   for _, word in ipairs(args.set) do options.setter("cost.options." .. word)(cost) end
+  if args.profiles then cost.cost.options.profiles = require("tangram.input.profiles").csv(args.profiles) end
   local text <const> = {}
   for i, path in ipairs(args.runs) do
     local one <const> = options.read(path)
