@@ -101,7 +101,9 @@ end
 function operators.spans(kinds, rows)
   local first <const>, last <const>, at = {}, {}, 1
   for i, kind in ipairs(kinds) do
-    if not operators_in[kind] then return nil, ("atom kind '%s': the database has embedding, layer, attention, mlp, head"):format(kind) end
+    if not operators_in[kind] then
+      return nil, ("atom kind '%s': the database has embedding, layer, attention, mlp, head, operator"):format(kind)
+    end
     first[i], last[i] = at, at + operators_in[kind] - 1
     at = last[i] + 1
   end
@@ -170,7 +172,8 @@ function operators.space(model, where)
   if not first_of then error(last_of, 0) end
   local rows <const>, capacity_bytes <const>, offset <const> = model.rows, where.capacity_bytes, where.from - 1
   local space <const> = {
-    count = where.to - offset, gpus = where.gpus, gpus_per_node = where.gpus_per_node, max_stage_gpus = math.min(where.gpus_per_node, where.max_stage_gpus or 8),
+    count = where.to - offset, gpus = where.gpus, gpus_per_node = where.gpus_per_node,
+    max_stage_gpus = math.min(where.gpus_per_node, where.max_stage_gpus or 8),
     capacity_bytes = capacity_bytes, successors = where.successors or 0, sizes = where.sizes, microbatches = where.microbatches,
   }
   local max_tp <const> = math.min(where.gpus_per_node, where.max_tp or math.huge)

@@ -65,13 +65,13 @@ end
 --- One stage under a choice. `kind`, `recomputed`: what is recomputed, and of how many atoms.
 local function price_of(choice, first, last, behind, island, ctx)
   if not choice.whole then choice.whole = ctx.cost.terms(island, with_recompute(choice.strategy, "none"), ctx) end
-  local time_s, again_s, bytes, recomputed, fits = choice.whole:stage(first, last, behind, false)
+  local time_s, again_s, bytes, recomputed, fits = choice.whole:price(first, last, behind, false)
   local kind = "full"
   if not fits then
-    time_s, again_s, bytes, recomputed, fits = choice.whole:stage(first, last, behind, true)
+    time_s, again_s, bytes, recomputed, fits = choice.whole:price(first, last, behind, true)
     choice.core = choice.core or ctx.cost.terms(island, with_recompute(choice.strategy, { kind = "selective" }), ctx)
     local core_s <const>, core_again_s <const>, core_bytes <const>, cores <const>, core_fits <const> =
-      choice.core:stage(first, last, behind, true)
+      choice.core:price(first, last, behind, true)
     if core_fits and (not fits or core_s <= time_s) then
       time_s, again_s, bytes, recomputed, kind = core_s, core_again_s, core_bytes, cores, "selective"
     end

@@ -172,7 +172,8 @@ function search.run(space, stages, options, atoms, share)
   if not start then return nil, nil end
   local function share_of(n) return math.max(1, math.ceil(n * share)) end
   local state <const> = {
-    space = space, options = options, evaluations = share_of(options.evaluations * atoms), evaluated = 0, explored = 0, order = 0, best_s = math.huge,
+    space = space, options = options, evaluations = share_of(options.evaluations * atoms), evaluated = 0, explored = 0, order = 0,
+    best_s = math.huge,
     visited = {}, known = {}, taken = {}, pool = {}, explored_list = {},
   }
   local counts <const> = { trajectory = {} }
