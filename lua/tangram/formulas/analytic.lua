@@ -21,8 +21,10 @@ local time_parts <const> = {
 local function constants_of(island, ctx)
   local list <const> = constants.list(island.device.arch, { moe = ctx.model.experts > 0, stack = ctx.options.stack })
   local own <const>, given <const> = island.device.constants or {}, ctx.options.constants
+  local of_type <const> = (ctx.options.gpus[island.gpu] or {}).constants or {}
   for _, one in ipairs(list) do
     if own[one.name] then one.value, one.from, one.source = own[one.name], "fitted", "the cluster's description of the GPU" end
+    if of_type[one.name] then one.value, one.from, one.source = of_type[one.name], "fitted", "option 'gpus'" end
     if given[one.name] then one.value, one.from, one.source = given[one.name], "fitted", "option 'constants'" end
   end
   return list
@@ -266,6 +268,12 @@ return {
     constants = {
       type = "map", item = { type = "number", min = 0 }, default = {}, check = constants.check,
       doc = "values by name in place of the catalogue's",
+    },
+    gpus = {
+      type = "map", default = {}, doc = "the same by GPU type, as tangram calibrate writes it: { [type] = { constants = { … } } }",
+      item = { type = "table", fields = {
+        constants = { type = "map", item = { type = "number", min = 0 }, default = {}, check = constants.check, doc = "values by name" },
+      } },
     },
   },
   atom = atom_terms,
