@@ -132,19 +132,10 @@ static int knapsack_close(lua_State *L)
 
 void tg_open_knapsack(lua_State *L)
 {
-    static const luaL_Reg methods[] = {{"best", knapsack_best},
-                                       {"__len", knapsack_length},
-                                       {"__gc", knapsack_close},
-                                       {"__close", knapsack_close},
-                                       {NULL, NULL}};
-    if (luaL_newmetatable(L, KNAPSACK)) {
-        luaL_setfuncs(L, methods, 0);
-        lua_pushvalue(L, -1);
-        lua_setfield(L, -2, "__index");
-        lua_pushstring(L, KNAPSACK);
-        lua_setfield(L, -2, "__metatable");
-    }
-    lua_pop(L, 1);
+    static const luaL_Reg methods[] = {{"best", knapsack_best}, {NULL, NULL}};
+    static const luaL_Reg metamethods[] = {
+        {"__len", knapsack_length}, {"__gc", knapsack_close}, {"__close", knapsack_close}, {NULL, NULL}};
+    tg_make_class(L, KNAPSACK, methods, metamethods);
     lua_pushcfunction(L, knapsack_new);
     lua_setfield(L, -2, "knapsack");
 }

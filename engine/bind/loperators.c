@@ -179,18 +179,9 @@ static int operators_length(lua_State *L)
 void tg_open_operators(lua_State *L)
 {
     static const luaL_Reg functions[] = {{"operators", operators_new}, {NULL, NULL}};
-    static const luaL_Reg methods[] = {{"fit", operators_fit},
-                                       {"flags", operators_flags},
-                                       {"price", operators_price},
-                                       {"__len", operators_length},
-                                       {NULL, NULL}};
-    if (luaL_newmetatable(L, OPERATORS)) {
-        luaL_setfuncs(L, methods, 0);
-        lua_pushvalue(L, -1);
-        lua_setfield(L, -2, "__index");
-        lua_pushliteral(L, "tangram.Operators");
-        lua_setfield(L, -2, "__metatable");
-    }
-    lua_pop(L, 1);
+    static const luaL_Reg methods[] = {
+        {"fit", operators_fit}, {"flags", operators_flags}, {"price", operators_price}, {NULL, NULL}};
+    static const luaL_Reg metamethods[] = {{"__len", operators_length}, {NULL, NULL}};
+    tg_make_class(L, OPERATORS, methods, metamethods);
     luaL_setfuncs(L, functions, 0);
 }

@@ -303,15 +303,8 @@ void tg_open_terms(lua_State *L)
                                          {NULL, NULL}};
     static const luaL_Reg methods[] = {
         {"split", terms_split}, {"probe", terms_probe}, {"stage", terms_stage}, {"price", terms_price}, {NULL, NULL}};
-    if (luaL_newmetatable(L, TERMS)) {
-        lua_pushcfunction(L, terms_length);
-        lua_setfield(L, -2, "__len");
-        luaL_newlib(L, methods); /* not the metatable: plugins could reach it as a field and change it */
-        lua_setfield(L, -2, "__index");
-        lua_pushliteral(L, "tangram.Terms");
-        lua_setfield(L, -2, "__metatable");
-    }
-    lua_pop(L, 1);
+    static const luaL_Reg metamethods[] = {{"__len", terms_length}, {NULL, NULL}};
+    tg_make_class(L, TERMS, methods, metamethods);
     luaL_setfuncs(L, functions, 0);
     lua_pushinteger(L, TG_NO_LIMIT);
     lua_setfield(L, -2, "no_limit");

@@ -65,6 +65,19 @@ int tg_push_failure(lua_State *L, const tg_error *err)
     return 2;
 }
 
+void tg_make_class(lua_State *L, const char *name, const luaL_Reg *methods, const luaL_Reg *metamethods)
+{
+    if (luaL_newmetatable(L, name)) {
+        luaL_setfuncs(L, metamethods, 0);
+        lua_newtable(L);
+        luaL_setfuncs(L, methods, 0);
+        lua_setfield(L, -2, "__index");
+        lua_pushstring(L, name);
+        lua_setfield(L, -2, "__metatable");
+    }
+    lua_pop(L, 1);
+}
+
 static int free_arena(lua_State *L)
 {
     tg_arena_free(luaL_checkudata(L, 1, "tangram.arena"));

@@ -93,12 +93,12 @@ end
 local function load_module(plugin, name, env)
   if name == "tangram.core" then
     return pick(core, engine_names)
-  elseif name == "tangram.units" then
-    return plain(require "tangram.units")
+  elseif name == "tangram.units" or name == "tangram.schema" then
+    return plain(require(name)) -- what they need themselves is not for plugins
   elseif type(name) == "string" and is_open(name) then
     return assert(load(source_of(name), "@" .. name, "t", env))(name)
   end
-  error(("%s: require '%s': plugins can load only tangram's formulas, catalogue, aceso, galvatron, profile, strategies, floors, units and core"):format(plugin,
+  error(("%s: require '%s': plugins can load only tangram's formulas, catalogue, aceso, galvatron, profile, strategies, floors, schema, units and core"):format(plugin,
     type(name) == "string" and name or type(name)), 3)
 end
 
