@@ -300,7 +300,7 @@ function cost.wrap(plugin, options, sight)
   end
 
   --- Whether the stage was priced here.
-  function wrapped.made(stage) return made[stage] or false end
+  function wrapped.made(stage) return stage ~= nil and made[stage] or false end
 
   --- Latency and rate of a link between islands as the model sees it.
   function wrapped.link(link, ctx)
