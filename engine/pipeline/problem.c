@@ -402,10 +402,11 @@ static bool make_groups(tg_problem *out)
         out->listed += out->rank_start[island + 1] - out->rank_start[island];
     }
     const size_t room = (size_t)out->listed + 1;
-    int *order = malloc(3 * room * sizeof *order), *other = order + room, *key = order + 2 * room, count = 0;
+    int *order = malloc(3 * room * sizeof *order);
     out->order = order;
     if (!order)
         return false;
+    int *other = order + room, *key = order + 2 * room, count = 0;
     for (int k = 0; k < out->kinds; k++) {
         int island = out->members[out->member_start[k]];
         for (int at = out->rank_start[island]; at < out->rank_start[island + 1]; at++)
