@@ -23,7 +23,7 @@ local by_key <const> = {
   vtrain_single = megatron_gpt { link = "ethernet-100", ports = 8, stack = "megatron-deepspeed" },
   bigscience_a100 = megatron_gpt {
     stack = "megatron-deepspeed", assume = { heads = 64 },
-    constants = { context_bytes = 12 * GIB }, -- what is printed counts the allocator's reserve
+    constants = { context_bytes = 12.5 * GIB }, -- what is printed counts the allocator's reserve
   },
   megatron_sc21 = megatron_gpt {}, korthikanti22 = megatron_gpt {},
   megatron_2020 = megatron_gpt { -- gives the printed FLOP/s to 0.1 %; 1 and 128 replicas take nearly the same time, so it overlaps
