@@ -108,8 +108,9 @@ end
 function diagnose.explain(setting, outcome)
   local words <const> = {}
   for _, complaint in ipairs(outcome.first.refused) do
-    words[#words + 1] = ("on island %s, atoms %d..%d at %d microbatches: %s"):format(
-      outcome.partitions[1].islands[complaint.island].name, complaint.first, complaint.last, complaint.microbatches, complaint.why)
+    words[#words + 1] = ("on island %s, atoms %d..%d at %d microbatch%s: %s"):format(
+      outcome.partitions[1].islands[complaint.island].name, complaint.first, complaint.last, complaint.microbatches,
+      complaint.microbatches == 1 and "" or "es", complaint.why)
   end
   local why <const> = "no plan fits: " .. (#words > 0 and table.concat(words, "; ") or "the policies left no pair to ask for")
   local deadline_s <const> = core.clock_s() + limit_s
