@@ -141,10 +141,9 @@ end
 
 --- The plans of what was probed, without those that another is no worse than.
 local function pareto(probed, slice, island, ctx)
-  -- More stages than GPUs on the other islands never stand behind a plan.
-  local most_successors = -island.gpus
-  for _, other in ipairs(ctx.islands) do most_successors = most_successors + other.gpus end
-  most_successors = max(most_successors, ctx.successors)
+  -- With as many stages behind as there are microbatches, more of them ask for no more memory. (That other islands may have
+  -- fewer GPUs is not looked at: answers hold whatever else is in the cluster.)
+  local most_successors <const> = max(ctx.microbatches, ctx.successors)
   table.sort(probed, function(a, b)
     if a.bottleneck_s ~= b.bottleneck_s then return a.bottleneck_s < b.bottleneck_s end
     if a.latency_s ~= b.latency_s then return a.latency_s < b.latency_s end

@@ -12,6 +12,7 @@ void tg_open_terms(lua_State *L);
 void tg_open_enumerate(lua_State *L);
 void tg_open_plan(lua_State *L);
 void tg_open_partition(lua_State *L);
+void tg_open_store(lua_State *L);
 
 /* The module tangram.core. */
 int luaopen_tangram_core(lua_State *L);

@@ -6,6 +6,7 @@
 
 #include "bind/core.h"
 #include "pipeline/compose.h"
+#include "pipeline/interleave.h"
 #include "pipeline/label.h"
 
 static double number_field(lua_State *L, int table, const char *name, double otherwise)
@@ -199,7 +200,7 @@ static int generate(lua_State *L)
 }
 
 typedef struct {
-    int count, microbatches;
+    int count, microbatches, chunks;
     tg_stage_time *stages;
     double *transfer_s;
     int *warmup; /* NULL: plain */
@@ -209,12 +210,14 @@ typedef struct {
 
 static void check_pipeline(lua_State *L, pipeline *out)
 {
-    static const char *const fields[] = {"microbatches", "warmup", "p2p", "operations"};
+    static const char *const fields[] = {"microbatches", "warmup", "p2p", "operations", "chunks"};
     static const char *const stage_fields[] = {"forward_s", "backward_s", "sync_s"};
     luaL_checktype(L, 1, LUA_TTABLE);
     luaL_checktype(L, 2, LUA_TTABLE);
     check_fields(L, 3, fields, sizeof fields / sizeof *fields);
-    *out = (pipeline){.count = (int)luaL_len(L, 1), .microbatches = int_field(L, 3, "microbatches", 1)};
+    *out = (pipeline){.count = (int)luaL_len(L, 1),
+                      .microbatches = int_field(L, 3, "microbatches", 1),
+                      .chunks = int_field(L, 3, "chunks", 1)};
     luaL_argcheck(L, out->count >= 1, 1, "expected at least one stage");
     luaL_argcheck(L, luaL_len(L, 2) == out->count - 1, 2, "expected one transfer less than stages");
     out->p2p = choice_field(L, 3, "p2p", p2p_names) ? TG_BLOCKING : TG_OVERLAPPED;
@@ -247,13 +250,27 @@ static void check_pipeline(lua_State *L, pipeline *out)
     }
 }
 
+static int simulate_interleaved(lua_State *L, const pipeline *p)
+{
+    luaL_argcheck(L, !p->warmup && !p->operations && p->p2p == TG_OVERLAPPED, 3, "chunks: stands alone");
+    double time_s;
+    tg_error err;
+    if (tg_simulate_interleaved(p->stages, p->count, p->transfer_s, p->chunks, p->microbatches, &time_s, &err) != TG_OK)
+        return tg_push_failure(L, &err);
+    lua_pushnumber(L, time_s);
+    return 1;
+}
+
 /* core.simulate(stages, transfer_s, options) -> time_s, operations? | nil, why. stages: { forward_s, backward_s, sync_s
  * }, front first; options: microbatches, p2p, warmup (depths), operations (true: return them too, as { stage,
- * microbatch, backward, start_s, end_s } in the order of stage, then of execution). */
+ * microbatch, backward, start_s, end_s } in the order of stage, then of execution). chunks above 1: interleaved 1F1B
+ * with that many stages a rank, which knows no other option. */
 static int simulate(lua_State *L)
 {
     pipeline p;
     check_pipeline(L, &p);
+    if (p.chunks > 1)
+        return simulate_interleaved(L, &p);
     size_t count = 2 * (size_t)p.count * (size_t)p.microbatches;
     tg_operation *operations = p.operations ? lua_newuserdatauv(L, count * sizeof *operations, 0) : NULL;
     double time_s;

@@ -7,6 +7,7 @@
 #include "bind/convert.h"
 #include "bind/core.h"
 #include "bind/lcluster.h"
+#include "bind/lstore.h"
 #include "search/enumerate.h"
 
 /* The provider's self. The functions stand in the table at index callbacks. */
@@ -14,6 +15,7 @@ typedef struct {
     lua_State *L;
     int callbacks;
     tg_arena *arena; /* for policies' names */
+    tg_store *store; /* NULL: none */
 } lua_provider;
 
 /* Pushes the callback, false if there is none. */
@@ -49,7 +51,7 @@ static const char *copy_line(lua_State *L, tg_arena *arena)
     return copied;
 }
 
-static tg_status plan(void *self, const tg_query *query, tg_arena *arena, tg_answer *out, tg_error *err)
+static tg_status ask(void *self, const tg_query *query, tg_arena *arena, tg_answer *out, tg_error *err)
 {
     lua_provider *provider = self;
     lua_State *L = provider->L;
@@ -87,6 +89,37 @@ static tg_status plan(void *self, const tg_query *query, tg_arena *arena, tg_ans
     if (status == TG_OK && out->outcome != TG_ANSWERED && !out->why)
         status = TG_EMEMORY;
     return status == TG_OK ? TG_OK : tg_fail(err, status, "out of memory");
+}
+
+static tg_status identity(void *self, const tg_query *query, tg_arena *arena, tg_identity *out, tg_error *err)
+{
+    lua_provider *provider = self;
+    lua_State *L = provider->L;
+    int top = lua_gettop(L);
+    push_callback(provider, "identity");
+    push_slice(L, query);
+    lua_pushinteger(L, query->microbatches);
+    lua_pushinteger(L, query->successors);
+    if (lua_pcall(L, 5, 3, 0) != LUA_OK)
+        return callback_failed(L, "identity", err);
+    const char **const texts[] = {&out->scope, &out->description, &out->rest};
+    for (int i = 0; i < 3; i++) {
+        const char *text = lua_tostring(L, top + 1 + i);
+        *texts[i] = text ? tg_arena_strdup(arena, text) : NULL;
+        if (!*texts[i])
+            return text ? tg_fail(err, TG_EMEMORY, "out of memory")
+                        : tg_fail(err, TG_EPROVIDER, "identity: expected three strings");
+    }
+    lua_settop(L, top);
+    return TG_OK;
+}
+
+static tg_status plan(void *self, const tg_query *query, tg_arena *arena, tg_answer *out, tg_error *err)
+{
+    lua_provider *provider = self;
+    tg_provider asking = {.self = self, .plan = ask, .identity = identity};
+    return provider->store ? tg_stored_plan(provider->store, &asking, query, arena, out, err)
+                           : ask(self, query, arena, out, err);
 }
 
 static void answered(void *self, const tg_query *query, const tg_answer *answer)
@@ -401,8 +434,9 @@ static void push_enumeration(lua_State *L, const tg_enumeration *found, int isla
 
 /* core.enumerate(spec) -> result | nil, why. spec: cluster, islands (of cluster:islands), capacity_bytes (by island),
  * flops and boundary_bytes (by atom, one sample), global_batch, microbatches (falling), gap, top, cutoff, time_limit_s,
- * objective, p2p, warmup, left_out, any, and the callbacks, with indices from 1, slices inclusive:
+ * objective, p2p, warmup, left_out, any, store, and the callbacks, with indices from 1, slices inclusive:
  *   plan(island, first, last, microbatches, successors) -> list of plans | nil, why; then own_times, notes (or nil)
+ *   identity(same) -> scope, description, rest (tg_identity), needed with store
  *   answered(own_times, notes), of answers with either; key(island, first, last) -> string
  *   keep(island, first, last, microbatches) -> nil | policy's name; bound(same) -> seconds
  *   link(from, to, latency_s, bytes_per_s) -> latency_s, bytes_per_s; progress(microbatches, share, best_s) */
@@ -423,6 +457,9 @@ static int enumerate(lua_State *L)
     provider.bound = has_callback(&self, "bound") ? bound : NULL;
     provider.link = has_callback(&self, "link") ? price_link : NULL;
     provider.progress = has_callback(&self, "progress") ? progress : NULL;
+    if (lua_getfield(L, 1, "store") != LUA_TNIL) /* the table keeps it alive */
+        self.store = tg_check_store(L, lua_gettop(L));
+    lua_pop(L, 1);
     tg_enumeration found;
     tg_error err;
     tg_status status = tg_enumerate(arena, &problem, &provider, &options, &found, &err);

@@ -166,6 +166,8 @@ tg_status tg_compose(tg_arena *arena, const tg_instance *instance, const tg_comp
         status = tg_search_make(arena, &problem, &tables, &halt, &search, err);
     if (status == TG_OK)
         proven = tg_reach_least_bottleneck(&tables.reach);
+    if (options->required_island >= 0 && problem.required_kind < 0)
+        proven = INFINITY; /* it has no plans */
     if (status == TG_OK)
         status = climb(&search, &proven, err);
     if (status == TG_OK)

@@ -7,7 +7,7 @@
 
 typedef struct {
     tg_chain chain;       /* the suffix with its depths chosen */
-    double *add_e, *add_x; /* [k]: X of the whole is at least E + add_e, X + add_x of stage k, rear first */
+    int *most;             /* rear first: no depth may exceed that of a stage in front */
     int *depth;           /* front first */
     tg_stage_time *stages; /* of the sequence, front first */
     double *transfer_s;

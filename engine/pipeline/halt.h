@@ -11,12 +11,12 @@ typedef struct {
     unsigned calls;
 } tg_halt;
 
-/* Whether to stop, now or since an earlier call. Looks at the clock on every 64th call. */
-static inline bool tg_halted(tg_halt *halt)
+/* Whether to stop, now or since an earlier call. Looks at the clock on every `every`th call. */
+static inline bool tg_halted(tg_halt *halt, unsigned every)
 {
     if (halt->stop && *halt->stop)
         halt->stopped = TG_STOPPED_SIGNAL;
-    else if (halt->calls++ % 64 == 0 && halt->stopped == TG_NOT_STOPPED && tg_clock_s() > halt->deadline_s)
+    else if (halt->stopped == TG_NOT_STOPPED && halt->calls++ % every == 0 && tg_clock_s() > halt->deadline_s)
         halt->stopped = TG_STOPPED_TIME;
     return halt->stopped != TG_NOT_STOPPED;
 }

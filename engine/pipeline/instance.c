@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 
-enum { MOST_ATOMS = 1 << 16, MOST_MICROBATCHES = 1 << 20, MOST_ISLANDS = 1 << 10, MOST_STAGES = 1 << 12 };
+enum { MOST_ATOMS = 1 << 16, MOST_MICROBATCHES = 1 << 16, MOST_ISLANDS = 1 << 10, MOST_STAGES = 1 << 12 };
 static const double most_s = 1e12, most_bytes = 1e18;
 
 double tg_instance_transfer_s(const tg_instance *instance, const tg_partial *p, const tg_partial *q)

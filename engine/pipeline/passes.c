@@ -161,7 +161,7 @@ tg_status tg_tables_make_edges(tg_tables *tables, tg_error *err)
             row->edges = 0;
             if (row->high < row->low)
                 continue;
-            if (tg_halted(tables->halt))
+            if (tg_halted(tables->halt, 1))
                 return TG_OK;
             for (int k = tables->usable_start[i]; k < tables->usable_start[i + 1]; k++) {
                 if (!tg_tables_may_stand(tables, row, &tables->usable[k]))
@@ -179,7 +179,7 @@ void tg_tables_suffix_pass(tg_tables *tables)
 {
     clear_suffixes(tables);
     for (int i = tables->problem->atoms; i > 0; i--)
-        for (int at = tables->head[i]; at >= 0 && !tg_halted(tables->halt); at = tables->rows.at[at].next) {
+        for (int at = tables->head[i]; at >= 0 && !tg_halted(tables->halt, 1); at = tables->rows.at[at].next) {
             tg_row *row = &tables->rows.at[at];
             size_t kept = row->first_edge;
             for (size_t k = row->first_edge; k < row->first_edge + row->edges; k++) {
@@ -195,7 +195,7 @@ void tg_tables_suffix_pass(tg_tables *tables)
 void tg_tables_front_pass(tg_tables *tables)
 {
     for (int i = 1; i <= tables->problem->atoms; i++)
-        for (int at = tables->head[i]; at >= 0 && !tg_halted(tables->halt); at = tables->rows.at[at].next) {
+        for (int at = tables->head[i]; at >= 0 && !tg_halted(tables->halt, 1); at = tables->rows.at[at].next) {
             tg_row *row = &tables->rows.at[at];
             for (int column = TG_PRE_HEAD; column < TG_COLUMNS; column++)
                 for (int n = 0; n <= row->high - row->low; n++)

@@ -109,7 +109,7 @@ static tg_status list_candidates(tg_search *search, const tg_row *row, int front
 
 static bool must_leave(tg_search *search)
 {
-    if (tg_halted(search->halt))
+    if (tg_halted(search->halt, 16))
         search->outcome = TG_HALTED;
     else if (search->work > search->budget || (search->diving && search->incumbent.count > 0))
         search->outcome = TG_SPENT;

@@ -204,7 +204,7 @@ static tg_status find_rows(tg_tables *tables, tg_error *err)
     first->r = first->e = first->x = 0;
     for (int i = problem->atoms; i > 0; i--)
         for (int at = tables->head[i]; at >= 0; at = tables->rows.at[at].next) {
-            if (tg_halted(tables->halt))
+            if (tg_halted(tables->halt, 8))
                 return TG_OK;
             find_transfers(tables, at);
             for (int k = tables->usable_start[i]; k < tables->usable_start[i + 1]; k++) {
@@ -259,7 +259,7 @@ static void find_fronts(tg_tables *tables)
     }
     for (int i = 1; i <= problem->atoms; i++)
         for (int at = tables->head[i]; at >= 0; at = tables->rows.at[at].next) {
-            if (tg_halted(tables->halt))
+            if (tg_halted(tables->halt, 8))
                 return;
             tg_row *row = &tables->rows.at[at];
             for (int k = tables->usable_start[i]; k < tables->usable_start[i + 1]; k++) {

@@ -241,7 +241,7 @@ return {
   api = 1, kind = "cost", name = "analytic", description = "closed formulas with constants fitted on public runs; needs no profile",
   options = {
     stack = {
-      type = "enum", values = { "megatron", "fsdp" }, default = "megatron",
+      type = "enum", values = constants.stacks, default = "megatron",
       doc = "software whose fitted constants are taken where a GPU has several sets",
     },
     network = {

@@ -91,7 +91,7 @@ local function of_module(module)
     if type(member) == "function" then
       local doc <const> = doc_of(member)
       local sentence <const> = table.concat(doc.text, " "):match "^.-[.:]%f[%s%z]" or doc.text[1] or ""
-      lines[#lines + 1] = ("  %s  %s"):format(doc.signature:gsub("^[^(]*", name), sentence)
+      lines[#lines + 1] = ("  %s  %s"):format(doc.signature:gsub("^[^(]*", name), sentence):gsub(" +$", "")
     end
   end
   if #lines > 0 then table.insert(lines, 1, "functions:") end

@@ -45,6 +45,7 @@ planner.fields = {
   gap = { type = "number", min = 0, max = 0.99, default = 0.005, doc = "fraction from the optimum at which to stop" },
   time_limit_s = { type = "number", above = 0, doc = "seconds after which the best so far is taken" },
   query_seconds = { type = "number", above = 0, default = 60, doc = "seconds that a parallelizer may take for one query" },
+  store = { type = "string", doc = "file in which answers are kept, and looked up first" },
   top = { type = "integer", min = 1, max = 1000, default = 1, doc = "how many of the best plans to list" },
   granularity = { type = "enum", values = { "layer", "half" }, default = "layer", doc = "what the model is cut into" },
   exclude = { type = "list", item = { type = "string" }, default = {}, doc = "nodes to leave out" },
@@ -116,6 +117,11 @@ function planner.setting(spec)
   setting.atoms = atoms_of(setting.model, setting.training, spec, setting.parallelizer)
   setting.cost = tracked(setting.cost_plugin)
   setting.log = function(text) warn { text } end
+  if spec.store then
+    local store <const>, refused <const> = core.store(spec.store)
+    if not store then error(refused, 0) end
+    setting.store = store
+  end
   return setting
 end
 
@@ -155,6 +161,7 @@ function planner.problem(setting, partition)
     training = setting.training, microbatches = trainings.microbatch_counts(setting.training),
     parallelizer = setting.parallelizer, cost = setting.cost, cost_plugin = setting.cost_plugin,
     policies = setting.policies, bounds = bounds, seconds = setting.spec.query_seconds, log = setting.log,
+    store = setting.store,
   }
 end
 
@@ -167,7 +174,7 @@ end
 
 --- Searches the partitions, fewest islands first, the merged one with the best so far as cutoff.
 ---@param setting table planner.setting
----@param hooks { before: fun(islands: table[])?, progress: fun(...)? }?
+---@param hooks { before: fun(islands: table[])?, progress: fun(...)?, stored: fun(counts: table)? }?
 ---@return table outcome { best = result?, islands, proved_fewest, counts, results }
 function planner.search(setting, hooks)
   hooks = hooks or {}
@@ -199,6 +206,17 @@ function planner.search(setting, hooks)
   return outcome
 end
 
+--- What came of the store goes to standard error alone: whoever answered, the plan is the same.
+local function tell_of_store(setting, hooks)
+  local counts <const> = setting.store:counts()
+  setting.store:close()
+  if counts.trouble then
+    io.stderr:write("warning: ", counts.trouble, "; the store is left aside, and the plan is made without it\n")
+  elseif hooks and hooks.stored then
+    hooks.stored(counts)
+  end
+end
+
 --- Plans. Raises one line for wrong input; returns nil, why, status where there is no plan.
 ---@param spec table see planner.fields
 ---@param hooks table? see planner.search
@@ -209,6 +227,7 @@ function planner.plan(spec, hooks)
   local checked <const> = schema.check(spec, planner.fields, "plan")
   local setting <const> = planner.setting(checked)
   local outcome <const> = planner.search(setting, hooks)
+  if setting.store then tell_of_store(setting, hooks) end
   if not outcome.best then
     if outcome.stopped then return nil, "stopped before any plan was found", 4 end
     return nil, require("tangram.diagnose").explain(setting, outcome), 3

@@ -188,9 +188,10 @@ end
 
 local function show_default(value)
   if type(value) ~= "table" then return show(value) end
+  if next(value) == nil then return "{}" end
   local words <const> = {}
   for i, item in ipairs(value) do words[i] = show(item) end
-  return next(value) and #words == 0 and show(value) or "{ " .. table.concat(words, ", ") .. " }"
+  return #words == 0 and show(value) or "{ " .. table.concat(words, ", ") .. " }"
 end
 
 --- One line a field, by letters, for help texts.

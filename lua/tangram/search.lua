@@ -1,5 +1,6 @@
 --- The search of one partition into islands: what the engine's enumeration asks, answered by the loaded plugins.
 local core <const> = require "tangram.core"
+local identities <const> = require "tangram.identity"
 local slices <const> = require "tangram.slice"
 
 local search <const> = {}
@@ -63,7 +64,7 @@ function search.context(problem, island, microbatches)
     microbatches = microbatches, samples = training.global_batch // microbatches, successors = 0,
     capacity_bytes = problem.capacity_bytes[island.index], cost = problem.cost,
     log = function(text) (problem.note or problem.log)(tostring(text)) end,
-    budget = { share = 1, seconds = problem.seconds }, tied_link = problem.tied_links[island.index],
+    budget = { share = 1, seconds = problem.seconds }, tied_link = problem.model.tied and problem.tied_links[island.index] or nil,
   }
 end
 
@@ -103,11 +104,23 @@ local function noting(problem, lines)
   return setmetatable({}, { __close = function() problem.note = nil end })
 end
 
---- core.enumerate's plan.
-local function planner(problem, slice_of, view_of)
-  local adapter <const>, islands <const> = problem.parallelizer, problem.islands
+--- A query as the adapter gets it.
+local function asker(problem, slice_of, view_of)
   local total_flops = 0
   for _, atom in ipairs(problem.atoms) do total_flops = total_flops + atom.flops end
+  return function(island, first, last, microbatches, successors)
+    local ctx <const> = view_of(problem.parallelizer, island, microbatches)
+    ctx.successors = successors
+    local flops = 0 -- summed from the slice's first atom on, so that equal slices have equal shares
+    for i = first, last do flops = flops + problem.atoms[i].flops end
+    ctx.budget.share = flops / total_flops
+    return slice_of(first, last), problem.islands[island], ctx
+  end
+end
+
+--- core.enumerate's plan.
+local function planner(problem, query_of)
+  local adapter <const> = problem.parallelizer
   local function ask(slice, island, ctx)
     if adapter.supports then
       local yes <const>, why <const> = adapter.supports(slice, island, ctx)
@@ -116,12 +129,8 @@ local function planner(problem, slice_of, view_of)
     return adapter.plan(slice, island, ctx)
   end
   return function(island, first, last, microbatches, successors)
-    local slice <const>, ctx <const> = slice_of(first, last), view_of(adapter, island, microbatches)
-    ctx.successors = successors
-    local flops = 0
-    for i = first, last do flops = flops + problem.atoms[i].flops end
-    ctx.budget.share = flops / total_flops
-    local seed <const> = ("%s|%s|%d|%d"):format(slice.signature, islands[island].signature, microbatches, successors)
+    local slice <const>, place <const>, ctx <const> = query_of(island, first, last, microbatches, successors)
+    local seed <const> = ("%s|%s|%d|%d"):format(slice.signature, place.signature, microbatches, successors)
     local random
     ctx.rng = function()
       random = random or generator(seed)
@@ -129,7 +138,7 @@ local function planner(problem, slice_of, view_of)
     end
     local lines <const> = {}
     local _ <close> = noting(problem, lines)
-    local answer <const>, why <const> = ask(slice, islands[island], ctx)
+    local answer <const>, why <const> = ask(slice, place, ctx)
     local own_times <const> = type(answer) == "table" and not priced_by_cost(problem, answer)
     return answer, why, own_times, #lines > 0 and table.concat(lines, "\n") or nil
   end
@@ -203,6 +212,8 @@ function search.run(problem, options)
     found.own_times = found.own_times or own_times and problem.bounds
     for line in (notes or ""):gmatch "[^\n]+" do problem.log(line) end
   end
+  local query_of <const> = asker(problem, slice_of, view_of)
+  local identify <const> = problem.store and identities.of(problem)
   local result <const>, why <const> = core.enumerate {
     cluster = problem.cluster, islands = problem.islands, capacity_bytes = problem.capacity_bytes,
     flops = fields_of(problem.atoms, "flops"),
@@ -210,7 +221,9 @@ function search.run(problem, options)
     global_batch = problem.training.global_batch, microbatches = problem.microbatches,
     gap = options.gap, top = options.top, cutoff = options.cutoff, time_limit_s = options.time_limit_s,
     objective = options.objective, p2p = options.p2p, warmup = options.warmup, left_out = options.left_out, any = options.any,
-    plan = planner(problem, slice_of, view_of), answered = answered, keep = keep, key = key, bound = bound, link = link,
+    plan = planner(problem, query_of), store = problem.store,
+    identity = identify and function(...) return identify(query_of(...)) end,
+    answered = answered, keep = keep, key = key, bound = bound, link = link,
     progress = options.progress,
   }
   if result and found.own_times then

@@ -214,8 +214,8 @@ local function paper(instance, plans, transfer)
   return sum + worst
 end
 
---- Every feasible sequence: { plans = indices from 1, value, time_s }, best value first.
----@param options { objective: string?, p2p: string?, warmup: string?, required_island: integer? }
+--- Every feasible sequence: { plans = indices from 1, time_s, paper_s }.
+---@param options { p2p: string?, warmup: string?, required_island: integer? }
 function oracle.sequences(instance, options)
   local found <const>, plans <const>, used <const>, indices <const> = {}, {}, {}, {}
 
@@ -250,8 +250,7 @@ function oracle.sequences(instance, options)
     else
       time = oracle.simulate(stages, transfer, B, p2p)
     end
-    local value <const> = options.objective == "paper" and paper(instance, plans, outer) or time
-    found[#found + 1] = { plans = { table.unpack(indices) }, value = value, time_s = time }
+    found[#found + 1] = { plans = { table.unpack(indices) }, time_s = time, paper_s = paper(instance, plans, outer) }
   end
 
   local by_first <const> = {}
@@ -274,7 +273,6 @@ function oracle.sequences(instance, options)
     end
   end
   extend(0)
-  table.sort(found, function(a, b) return a.value < b.value end)
   return found
 end
 

@@ -1,49 +1,8 @@
-local measured <const> = require "tests.spec.measured"
 local pricing <const> = require "tests.spec.pricing"
 
 local PATH <const> = "lua/cost/analytic.lua"
-local GIB <const> = 2 ^ 30
 
 describe("analytic: against measured runs", function()
-  --- Mean absolute misses by source (and GPU or kind of model) of what `pick` gives of a row: prediction and figure.
-  local function misses(rows, pick)
-    local sums <const>, counts <const> = {}, {}
-    for _, row in ipairs(rows) do
-      local predicted <const>, figure <const> = pick(row, measured.predict(row))
-      if predicted and figure then
-        local group <const> = row.source_key .. " " .. (row.kind == "moe" and "moe" or row.gpu:match "^%w+")
-        sums[group] = (sums[group] or 0) + math.abs(predicted / figure - 1)
-        counts[group] = (counts[group] or 0) + 1
-      end
-    end
-    for group, sum in pairs(sums) do sums[group] = sum / counts[group] end
-    return sums, counts
-  end
-  --- Largest mean miss and rows of each group: what the calibration reached on these rows, and a little.
-  local function check(bars, means, counts)
-    for group, bar in pairs(bars) do
-      assert.equal(bar[2], counts[group], group)
-      assert.is_true(means[group] <= bar[1], ("%s: %.3f"):format(group, means[group]))
-    end
-  end
-
-  it("time: within the bar of each source", function()
-    local rows <const> = measured.rows()
-    if not rows then return pending "data/measured is not there" end
-    check({
-      ["vtrain_multi A100"] = { 0.075, 79 }, ["bigscience_a100 A100"] = { 0.06, 72 }, ["megatron_sc21 A100"] = { 0.06, 6 },
-      ["korthikanti22 A100"] = { 0.05, 5 }, ["llmfoundry A100"] = { 0.04, 100 }, ["llmfoundry H100"] = { 0.035, 59 },
-      ["mbridge_h100 H100"] = { 0.05, 10 }, ["mbridge_h100 moe"] = { 0.13, 12 }, ["simumax_b200 B200"] = { 0.04, 26 },
-      ["simumax_b200 moe"] = { 0.04, 7 }, ["dlperf_megatron_v100 V100"] = { 0.07, 14 },
-    }, misses(rows, function(row, seconds) return seconds, row.iter_time_s end))
-  end)
-  it("memory: within 10 % where the whole is printed", function()
-    local rows <const> = measured.rows()
-    if not rows then return pending "data/measured is not there" end
-    check({ ["simumax_b200 B200"] = { 0.03, 26 }, ["simumax_b200 moe"] = { 0.03, 7 }, ["bigscience_a100 A100"] = { 0.1, 39 } },
-      misses(rows, function(row, _, bytes) return bytes and bytes / GIB, row.mem_gib end))
-  end)
-
   it("fully sharded experts: LAER-MoE's figures on 32 A100, given its logs' imbalance", function()
     local e8 <const> = {
       family = "mixtral", hidden = 4096, layers = 32, heads = 32, kv_heads = 8, head_dim = 128, ffn = 14336, vocab = 32000,

@@ -68,12 +68,30 @@ describe("an installed tree", function()
   end)
 
   test("gives C the library by pkg-config", function()
-    local source <const> = support.write(prefix .. "/version.c",
-      '#include <stdio.h>\n#include <tangram.h>\nint main(void) { return puts(tg_version()) < 0; }\n')
-    run(("PKG_CONFIG_PATH=%s/lib/pkgconfig; export PKG_CONFIG_PATH; gcc -Wall -Werror %s -o %s/version "):format(prefix, source, prefix)
-      .. "$(pkg-config --cflags --libs --static libtangram)")
-    assert.equal(core.version .. "\n", run(prefix .. "/version"))
-    assert.equal(core.version .. "\n", run(("PKG_CONFIG_PATH=%s/lib/pkgconfig pkg-config --modversion libtangram"):format(prefix)))
+    local source <const> = support.write(prefix .. "/compose.c", [[
+#include <stdio.h>
+#include <tangram.h>
+int main(void)
+{
+    static char text[1 << 16];
+    size_t size = fread(text, 1, sizeof text, stdin);
+    tg_pipeline *pipeline;
+    tg_error err;
+    if (tg_pipeline_compose(text, size, NULL, &pipeline, &err) != TG_OK)
+        return fputs(err.message, stderr), 1;
+    printf("%zu %.17g\n", tg_pipeline_plan_count(pipeline), tg_pipeline_time_s(pipeline));
+    tg_pipeline_free(pipeline);
+    return 0;
+}
+]])
+    local environment <const> = ("PKG_CONFIG_PATH=%s/lib/pkgconfig; export PKG_CONFIG_PATH; "):format(prefix)
+    run(("%s gcc -std=c11 -Wall -Werror %s -o %s/compose $(pkg-config --cflags --libs --static libtangram)"):format(environment, source,
+      prefix))
+    local instance <const> = "tests/fuzz/seeds/instance/two.json"
+    local status <const>, out <const> = support.run(("%s/compose <%s"):format(prefix, instance))
+    local composed <const> = core.compose(support.read(instance))
+    assert.same({ 0, ("%d %.17g\n"):format(#composed.sequence, composed.time_s) }, { status, out })
+    assert.equal(core.version .. "\n", run(environment .. "pkg-config --modversion libtangram"))
   end)
 
   test("has a manual page with each command", function()

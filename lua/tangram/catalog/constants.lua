@@ -7,6 +7,9 @@ local core <const> = require "tangram.core"
 
 local constants <const> = {}
 
+--- Software whose runs were fitted apart from each other.
+constants.stacks = { "megatron", "megatron-deepspeed", "fsdp", "oneflow" }
+
 local GIB <const> = 2 ^ 30
 local UNDETERMINED <const> = "carried over, not determined by data"
 

@@ -30,7 +30,22 @@ return {
     ["ib-hdr"] = { bytes_per_s = 200 * GBIT, source = "InfiniBand HDR 4X: 200 Gb/s" },
     ["ib-ndr"] = { bytes_per_s = 400 * GBIT, source = "InfiniBand NDR 4X: 400 Gb/s" },
     ["ib-xdr"] = { bytes_per_s = 800 * GBIT, source = "InfiniBand XDR 4X: 800 Gb/s" },
+    ["roce"] = { bytes_per_s = 200 * GBIT, source = "Ethernet of 200 Gb/s a port" },
     ["omni-path"] = { bytes_per_s = 100 * GBIT, source = "Intel Omni-Path 100 series: 100 Gb/s" },
     ["slingshot-11"] = { bytes_per_s = 200 * GBIT, source = "HPE Slingshot 11: 200 Gb/s" },
+  },
+  --- Shares of a node's nominal rate that training reaches: `network_share` tensor parallelism, pipelines and sharded weights,
+  --- `dp_network_share` the gradients' reduction at the end of a step. Fitted together with a GPU's constants on measured runs;
+  --- with no entry, those of the GPU's set hold.
+  reached = {
+    ["ethernet-100"] = { network_share = 1, dp_network_share = 0.352, source = "79 runs of vTrain on 64 to 512 A100" },
+    ["omni-path"] = { network_share = 0.339, dp_network_share = 0.103, source = "72 runs of BigScience on 320 and 384 A100" },
+    ["ib-hdr"] = { network_share = 0.552, dp_network_share = 0.276,
+      source = "11 runs of Narayanan et al. 2021 and Korthikanti et al. 2022" },
+    ["roce"] = { network_share = 0.914, source = "100 runs of llm-foundry on A100" },
+    ["ib-edr"] = { network_share = 1, dp_network_share = 0.609, source = "25 runs of DLPerf on V100" },
+    ["ethernet-50"] = { network_share = 0.194, dp_network_share = 0.262, source = "37 runs of AMP on T4" },
+    ["ethernet-10"] = { network_share = 1, dp_network_share = 0.398, source = "34 runs of AMP on V100 and T4" },
+    ["slingshot-11"] = { network_share = 0.99, dp_network_share = 1, source = "25 runs of Sailor on GH200" },
   },
 }

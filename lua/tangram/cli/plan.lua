@@ -48,6 +48,7 @@ local setters <const> = {
   { "global-batch", "training.global_batch", function(text) return number("global-batch", text) end, "sequences an iteration" },
   { "seq-len", "training.seq_len", function(text) return number("seq-len", text) end, "tokens a sequence" },
   { "tolerance", "tolerance", numbers, "EC,EM,EI: how unlike an island's nodes may be" },
+  { "store", "store", nil, "keep answers in this file, and look there first" },
   { "granularity", "granularity", nil, "layer or half (for study)" },
 }
 
@@ -130,6 +131,10 @@ local function hooks_of(quiet)
     end,
     progress = function(...)
       if update then update(...) end
+    end,
+    stored = function(counts)
+      if clear then clear() end
+      io.stderr:write(("store: %d answers found, %d kept\n"):format(counts.found, counts.kept))
     end,
   }
   return hooks, function()

@@ -1,0 +1,10 @@
+# Writes the hash of all sources as a C string: cmake -DROOT=… -DOUT=… -P fingerprint.cmake
+file(GLOB_RECURSE files ${ROOT}/engine/*.[ch] ${ROOT}/lua/tangram/*.lua)
+set(hashes "")
+foreach(file ${files})
+  file(SHA256 ${file} hash)
+  string(APPEND hashes "${hash}\n")
+endforeach()
+string(SHA256 all "${hashes}")
+string(SUBSTRING ${all} 0 16 short)
+file(WRITE ${OUT} "#include \"bind/fingerprint.h\"\n\nconst char tg_fingerprint[] = \"${short}\";\n")

@@ -1,0 +1,117 @@
+--- `tangram validate`: predictions of measured runs, and how far they are off.
+local options <const> = require "tangram.cli.options"
+
+local function make_parser()
+  local validate <const> = require "tangram.validate"
+  local parser <const> = options.parser("tangram validate",
+    "Predict measured runs with a cost model and say how far off it is.", "tangram validate runs.csv --by gpu --html runs.html")
+  parser:argument("runs", "CSV files of measured runs, one a line (- for standard input)"):args "+"
+  parser:option("--cost", "cost model: a name or a path"):default "analytic"
+  parser:option("--by", "what to group by"):choices(validate.groupings):default "source"
+  parser:option("--gpus", "constants of GPUs, a file of tangram calibrate")
+  parser:option("--p2p", "transfers of pipelines: overlapped or blocking"):choices { "overlapped", "blocking" }:default "overlapped"
+  parser:option("--set", "key=value among the cost model's options"):count "*"
+  parser:option("--lua-dir", "look for cost models here first")
+  parser:option("--json", "write rows and groups (- for standard output)")
+  parser:option("--html", "write a page with a chart of predicted over measured")
+  parser:flag("--rows", "print each row as well")
+  return parser
+end
+
+local function percent(x) return x and ("%.1f"):format(100 * x) or "-" end
+
+local function print_table(lines)
+  local widths <const> = {}
+  for _, line in ipairs(lines) do
+    for c, cell in ipairs(line) do widths[c] = math.max(widths[c] or 0, utf8.len(cell) or #cell) end
+  end
+  for _, line in ipairs(lines) do
+    local cells <const> = {}
+    for c, cell in ipairs(line) do
+      local space <const> = (" "):rep(widths[c] - (utf8.len(cell) or #cell))
+      cells[c] = c == 1 and cell .. space or space .. cell
+    end
+    print((table.concat(cells, "  "):gsub("%s+$", "")))
+  end
+end
+
+local function print_groups(groups, field, title)
+  local lines <const> = { { title, "rows", "MAPE %", "median", "p90", "bias", "Spearman", "worst", "of row", "lowest" } }
+  for _, group in ipairs(groups) do
+    local e <const> = group[field]
+    if e then
+      lines[#lines + 1] = { group.name, tostring(e.count), percent(e.mape), percent(e.median), percent(e.p90), percent(e.bias),
+        e.spearman and ("%.3f"):format(e.spearman) or "-", percent(e.worst.error), e.worst.id, percent(e.low.error) }
+    end
+  end
+  if #lines > 1 then print_table(lines) end
+  return #lines > 1
+end
+
+local function print_rows(result)
+  local lines <const> = { { "row", "measured s", "predicted s", "%", "measured GiB", "predicted GiB", "%" } }
+  local function figures(measured, predicted, unit)
+    local function text(x) return x and ("%.4g"):format(x / unit) or "-" end
+    return text(measured), text(predicted), measured and predicted and ("%+.1f"):format(100 * (predicted / measured - 1)) or "-"
+  end
+  for _, row in ipairs(result.rows) do
+    if not row.reason then
+      local a <const>, b <const>, c <const> = figures(row.measured_s, row.predicted_s, 1)
+      lines[#lines + 1] = { row.id, a, b, c, figures(row.measured_bytes, row.predicted_bytes, 2 ^ 30) }
+    end
+  end
+  print_table(lines)
+  print ""
+end
+
+--- Rows that no figure counts, each with its reason; what was assumed, by how many rows.
+local function print_notes(result)
+  local counts <const>, names <const> = {}, {}
+  for _, row in ipairs(result.rows) do
+    if row.reason then print(("not expressed: %s: %s"):format(row.id, row.reason)) end
+    if row.suspect and not row.reason then print(("suspect, not counted: %s: %s"):format(row.id, row.suspect)) end
+    for _, what in ipairs(row.reason and {} or row.assumed) do
+      if not counts[what] then names[#names + 1] = what end
+      counts[what] = (counts[what] or 0) + 1
+    end
+  end
+  table.sort(names)
+  for i, what in ipairs(names) do names[i] = ("%s (%d)"):format(what, counts[what]) end
+  if names[1] then print("assumed where rows say nothing: " .. table.concat(names, ", ")) end
+end
+
+local function run(words)
+  local args <const> = options.parse(make_parser(), words)
+  local validate <const> = require "tangram.validate"
+  if args.lua_dir then require("tangram.loader").add_place(args.lua_dir) end
+  local cost <const> = { cost = { name = args.cost, options = {} } }
+  for _, word in ipairs(args.set) do options.setter("cost.options." .. word)(cost) end
+  local text <const> = {}
+  for i, path in ipairs(args.runs) do
+    local one <const> = options.read(path)
+    text[i] = i == 1 and one or one:gsub("^[^\n]*\n", "")
+    if i > 1 and one:match "^[^\r\n]*" ~= text[1]:match "^[^\r\n]*" then
+      error(("%s: other columns than %s, expected the same"):format(path, args.runs[1]), 0)
+    end
+  end
+  local result <const> = validate.run(table.concat(text), args.runs[1], {
+    cost = cost.cost, by = args.by, p2p = args.p2p, gpus = args.gpus and require("tangram.measured.own").read(args.gpus),
+  })
+  for _, warning in ipairs(result.warnings) do io.stderr:write("tangram validate: ", warning, "\n") end
+  if args.json then options.write(args.json, validate.encode(result)) end
+  if args.html then options.write(args.html, require("tangram.report.scatter").page(result, args.by)) end
+  if args.json == "-" or args.html == "-" then return 0 end
+  if args.rows then print_rows(result) end
+  local groups <const> = { table.unpack(result.groups) }
+  groups[#groups + 1] = #groups > 1 and result.all or nil
+  if not print_groups(groups, "time", "time by " .. args.by) then print "no row with a measured time is predicted" end
+  print ""
+  if print_groups(groups, "memory", "memory by " .. args.by) then print "" end
+  print_notes(result)
+  return 0
+end
+
+return {
+  summary = "predict measured runs and say how far off",
+  run = function(words) return options.guard("tangram validate", function() return run(words) end) end,
+}

@@ -1,0 +1,38 @@
+--- What public sources of measured runs say outside their tables, or leave unsaid: software, defaults of its time, network.
+--- Everything else is read from a row's own columns. `assume` stands in for columns that the source leaves empty.
+local sources <const> = {}
+
+local GIB <const> = 2 ^ 30
+
+--- GPT of 2019 to 2022 on Megatron: unfused attention, dropout.
+local function megatron_gpt(fields)
+  fields.attention, fields.dropout = fields.attention or "unfused", true
+  return fields
+end
+
+local by_key <const> = {
+  vtrain_multi = megatron_gpt { link = "ethernet-100", ports = 8, stack = "megatron-deepspeed" },
+  vtrain_single = megatron_gpt { link = "ethernet-100", ports = 8, stack = "megatron-deepspeed" },
+  bigscience_a100 = megatron_gpt {
+    stack = "megatron-deepspeed", assume = { heads = 64 },
+    constants = { context_bytes = 14.1 * GIB }, -- what is printed counts the allocator's reserve
+  },
+  megatron_sc21 = megatron_gpt {}, korthikanti22 = megatron_gpt {},
+  megatron_2020 = megatron_gpt { assume = { seq = 1024, vocab = 51200, recompute = "full" } }, -- gives the printed FLOP/s to 0.1 %
+  dlperf_megatron_v100 = megatron_gpt {},
+  dlperf_oneflow_v100 = megatron_gpt { stack = "oneflow" },
+  amp_t4 = megatron_gpt { stack = "megatron-deepspeed", assume = { recompute = "full" } },
+  amp_het = megatron_gpt { stack = "megatron-deepspeed", assume = { recompute = "full" }, link = "ethernet-10" },
+  sailor_gh200 = megatron_gpt { stack = "megatron-deepspeed" },
+  sailor_mit = megatron_gpt { stack = "megatron-deepspeed" },
+  simumax_b200 = { gradient_bytes = 4, constants = { reduce_overlaps = 0 } }, -- no overlap by design, fp32 gradients
+  nemo_longseq = { assume = { mbs = 1 } },
+  mcore_h100 = { assume = { mbs = 1, vpp = 4 }, attention_square = true }, -- its FLOP/s count the whole square,
+}
+
+--- What is known of a row's source; an empty record for one that is not listed.
+---@param row table
+---@return table { stack?, attention?, attention_square?, dropout?, link?, ports?, gradient_bytes?, assume?, constants? }
+function sources.of(row) return by_key[row.source_key or ""] or {} end
+
+return sources

@@ -1,0 +1,132 @@
+local core <const> = require "tangram.core"
+local rows <const> = require "tangram.measured.rows"
+local summary <const> = require "tangram.measured.summary"
+local support <const> = require "tests.spec.support"
+local validate <const> = require "tangram.validate"
+
+--- A CSV text of one row; fields replace those of a run of 8 A100.
+local function csv(fields)
+  local row <const> = {
+    id = "r", gpu = "A100-SXM4-80GB", n_gpus = 8, gpus_per_node = 8, layers = 24, hidden = 2048, heads = 16, vocab = 51200,
+    seq = 1024, tp = 2, pp = 2, dp = 2, mbs = 2, gbs = 32, precision = "fp16", recompute = "full", iter_time_s = 1,
+  }
+  for name, value in pairs(fields or {}) do row[name] = value end
+  local names <const>, values <const> = {}, {}
+  for name in pairs(row) do names[#names + 1] = name end
+  table.sort(names)
+  for i, name in ipairs(names) do values[i] = tostring(row[name]) end
+  return table.concat(names, ",") .. "\n" .. table.concat(values, ",") .. "\n"
+end
+
+local function one(fields) return validate.run(csv(fields), "runs.csv").rows[1] end
+
+describe("measured rows", function()
+  it("reads quotes, empty fields and CRLF", function()
+    local list <const> = rows.parse('id,gpu,n_gpus,layers,hidden,gbs,notes\r\na,"T4, 16 GB",16,,64,8,"say ""so"", then"\r\n', "x")
+    assert.same({ id = "a", gpu = "T4, 16 GB", n_gpus = 16, hidden = 64, gbs = 8, notes = 'say "so", then' }, list[1])
+  end)
+  it("names what is wrong in a row, and columns that it lacks or does not know", function()
+    assert.equal("tp: got 'two', expected a whole number of at least 0", one { tp = "two" }.reason)
+    assert.has_error(function() rows.parse("id,gpu\n", "x.csv") end,
+      "x.csv: no column 'n_gpus', expected the columns gpu, n_gpus, layers, hidden, gbs at least")
+    local _, warnings <const> = rows.parse("gpu,n_gpus,layers,hidden,gbs,iter_time\n", "x.csv")
+    assert.same({ "x.csv: column 'iter_time' is not read (did you mean 'iter_time_s'?)" }, warnings)
+  end)
+end)
+
+describe("summary", function()
+  it("equals figures worked out by hand", function()
+    local e <const> = summary.of {
+      { id = "a", predicted = 1.1, measured = 1 }, { id = "b", predicted = 1.6, measured = 2 }, { id = "c", predicted = 3, measured = 3 },
+    }
+    assert.near(0.1, e.mape, 1e-12) -- (0.1 + 0.2 + 0) / 3
+    assert.near(0.1, e.median, 1e-12)
+    assert.near(0.18, e.p90, 1e-12) -- between 0.1 and 0.2 at 1.8 of 2
+    assert.near((1.1 * 0.8) ^ (1 / 3) - 1, e.bias, 1e-12)
+    assert.same({ "b", "b" }, { e.worst.id, e.low.id })
+    assert.near(1, e.spearman, 1e-12)
+  end)
+  it("ranks ties by their mean", function()
+    -- ranks 1.5 1.5 3 4 against 1 2 4 3: 1 - … worked out as Pearson's correlation of the ranks
+    local a <const>, b <const> = { 1.5, 1.5, 3, 4 }, { 1, 2, 4, 3 }
+    local ab, aa, bb = 0, 0, 0
+    for i = 1, 4 do ab, aa, bb = ab + (a[i] - 2.5) * (b[i] - 2.5), aa + (a[i] - 2.5) ^ 2, bb + (b[i] - 2.5) ^ 2 end
+    assert.near(ab / math.sqrt(aa * bb), summary.spearman({ 1, 1, 2, 5 }, { 10, 20, 40, 30 }), 1e-12)
+    assert.is_nil(summary.spearman({ 1, 1, 1 }, { 1, 2, 3 }))
+  end)
+end)
+
+describe("validate", function()
+  it("names a row that can't be expressed, with the reason", function()
+    assert.equal("tp, pp, dp, cp: multiply to 12, expected n_gpus = 8", one { tp = 3 }.reason)
+    assert.matches("^gpu: unknown GPU 'Z9'", one { gpu = "Z9" }.reason)
+    assert.equal("layer_split: 2 parts that add up to 20, expected 2 parts and 24, 26 or 30", one { layer_split = "10|10" }.reason)
+    assert.equal("seq: not stated", one { seq = "" }.reason)
+    assert.matches("^gpu: counts add up to 12, expected n_gpus = 8", one { gpu = "8xT4 + 4xV100-SXM2-16GB" }.reason)
+  end)
+
+  it("a stage of unlike GPUs takes the slowest one's time and each one's memory", function()
+    local mixed <const> = one { gpu = "4xV100-SXM2-16GB + 4xT4", gpus_per_node = 4, pp = 1, dp = 4 }
+    local slow <const> = one { gpu = "T4", gpus_per_node = 4, pp = 1, dp = 4 }
+    local fast <const> = one { gpu = "V100-SXM2-16GB", gpus_per_node = 4, pp = 1, dp = 4 }
+    assert.is_true(fast.predicted_s < slow.predicted_s)
+    assert.near(slow.predicted_s, mixed.predicted_s, 1e-3 * slow.predicted_s)
+    assert.near(math.max(slow.predicted_bytes, fast.predicted_bytes), mixed.predicted_bytes, 1)
+  end)
+
+  it("ranks follow the column's order, tensor, data, then pipeline parallelism outermost", function()
+    -- stage 1 on V100, stage 2 on T4, against the other way round: the head's stage is the heavier one
+    local front <const> = one { gpu = "4xV100-SXM2-16GB + 4xT4", gpus_per_node = 4 }
+    local rear <const> = one { gpu = "4xT4 / 4xV100-SXM2-16GB", gpus_per_node = 4 }
+    assert.is_true(rear.predicted_s < front.predicted_s)
+  end)
+
+  it("interleaving shortens the bubble of equal stages", function()
+    local plain <const>, two <const> = one { gbs = 8, mbs = 1 }, one { gbs = 8, mbs = 1, vpp = 2 }
+    assert.is_true(two.predicted_s < plain.predicted_s)
+    assert.is_true(two.predicted_bytes > plain.predicted_bytes) -- 1 + (p - 1) / (p v) of a rank's layers in flight
+  end)
+
+  it("prints groups, JSON of the format and a page", function()
+    local folder <const> = support.folder()
+    support.write(folder .. "/runs.csv", csv { source_key = "mine" } .. csv({ id = "s", tp = 3, source_key = "mine" }):match "\n(.*)")
+    local status <const>, out <const>, err <const> = support.run(
+      ("tangram validate %s/runs.csv --by gpu --html %s/runs.html"):format(folder, folder))
+    assert.equal("", err)
+    assert.equal(0, status)
+    assert.matches("A100%-SXM4%-80GB +1 ", out)
+    assert.matches("not expressed: s: tp, pp, dp, cp: multiply to 12, expected n_gpus = 8\n", out)
+    local page <const> = support.read(folder .. "/runs.html")
+    assert.matches("<title>r: measured 1 s, predicted", page)
+    assert.is_nil(page:find("http", 1, true))
+    local _, json <const> = support.run(("tangram validate %s/runs.csv --json -"):format(folder))
+    local decoded <const> = assert(core.json_decode(json))
+    assert.same({ "r", 1 }, { decoded.rows[1].id, decoded.rows[1].measured_s })
+    assert.equal("tp, pp, dp, cp: multiply to 12, expected n_gpus = 8", decoded.rows[2].reason)
+    assert.same({ 2, 1 }, { decoded.groups[1].rows, decoded.groups[1].not_expressed })
+    support.remove(folder)
+  end)
+end)
+
+describe("validate: measured runs", function()
+  --- Largest MAPE, and 90th percentile where one is set, by source.
+  local function check(bars, field, result)
+    local by_name <const> = {}
+    for _, group in ipairs(result.groups) do by_name[group.name] = group[field] end
+    for name, bar in pairs(bars) do
+      local e <const> = by_name[name]
+      assert.is_true(e.mape <= bar[1] and e.p90 <= (bar[2] or 1), ("%s: MAPE %.3f, p90 %.3f"):format(name, e.mape, e.p90))
+    end
+  end
+
+  it("time and memory within the bars", function()
+    local path <const> = support.shared "data/measured/runs.csv"
+    if not path then return pending "data/measured is not there" end
+    local result <const> = validate.run(support.read(path), path)
+    check({
+      vtrain_multi = { 0.075 }, bigscience_a100 = { 0.06 }, megatron_sc21 = { 0.06 }, korthikanti22 = { 0.05 }, llmfoundry = { 0.04 },
+      nemo_longseq = { 0.06 }, simumax_b200 = { 0.04 }, dlperf_megatron_v100 = { 0.07 },
+    }, "time", result)
+    check({ simumax_b200 = { 0.04 } }, "memory", result)
+  end)
+end)
