@@ -145,8 +145,8 @@ local function chain(stages, transfer_s, microbatches)
   return core.json_encode(instance)
 end
 
-local nothing <const> = [[{ "format": "tangram.instance/1", "atoms": 2, "microbatches": 4, "boundary_bytes": [1],
-  "islands": ["a"], "links": [[null]], "plans": [] }]]
+local nothing <const> = [==[{ "format": "tangram.instance/1", "atoms": 2, "microbatches": 4, "boundary_bytes": [1],
+  "islands": ["a"], "links": [[null]], "plans": [] }]==]
 
 describe("composition", function()
   it("doesn't let the bound's dominance lose the optimum (COMPOSITION.md, section 5)", function()
