@@ -29,12 +29,11 @@ local function with_more(cluster, node, count)
       end
     end
     larger.nodes[#larger.nodes + 1] = twin
-    if not larger.network.default then
-      links[#links + 1] = { between = core.array { node.name, twin.name }, bytes_per_s = links[1] and links[1].bytes_per_s
-        or node.intra_bytes_per_s, latency_s = links[1] and links[1].latency_s or node.intra_latency_s }
-    end
   end
   larger.network.links = links
+  -- between twins: as between others, or as inside the node if nothing is said
+  larger.network.default = larger.network.default
+    or { bytes_per_s = links[1] and links[1].bytes_per_s or node.intra_bytes_per_s, latency_s = links[1] and links[1].latency_s }
   return larger
 end
 
