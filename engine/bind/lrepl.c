@@ -156,7 +156,7 @@ static int open_line(lua_State *L)
     el_set(u->editor, EL_HIST, history, u->history);
     el_set(u->editor, EL_EDITOR, "emacs");
     el_set(u->editor, EL_GETCFN, read_char);
-    el_set(u->editor, EL_ADDFN, "complete", "completes the word", complete);
+    el_wset(u->editor, EL_ADDFN, L"complete", L"completes the word", complete); /* el_set would leak copies of both */
     el_set(u->editor, EL_BIND, "^I", "complete", NULL);
     el_set(u->editor, EL_BIND, "^R", "em-inc-search-prev", NULL);
     el_source(u->editor, NULL); /* ~/.editrc */

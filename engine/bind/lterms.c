@@ -8,6 +8,11 @@
 
 static const char *const TERMS = "tangram.Terms";
 
+const tg_terms *tg_check_terms(lua_State *L, int arg)
+{
+    return luaL_checkudata(L, arg, TERMS);
+}
+
 /* The list at field name, count numbers, in memory that lives while it stays on the stack: pushes one value. A missing
  * list is zeros. */
 static const double *check_list(lua_State *L, const char *name, int count, bool needed)
@@ -53,8 +58,10 @@ static const bool *check_booleans(lua_State *L, const char *name, int count)
 }
 
 /* core.terms{ time_s = {…}, static_bytes = {…}, inflight_bytes = {…} [, transient_bytes = {…}] [, recomputable = {…},
- * recompute_s = {…}, recomputed_inflight_bytes = {…}, recompute_peak_bytes = {…}] [, stage_s] [, stage_static_bytes],
- * capacity_bytes, microbatches } -> Terms. Lists: one value per atom of the whole model. Raises on wrong fields. */
+ * recompute_s = {…}, recomputed_inflight_bytes = {…}, recompute_peak_bytes = {…}] [, stage_s] [, stage_static_bytes]
+ * [, step_s = {…}] [, reduce_s = {…}] [, stage_step_s] [, stage_reduce_s] [, reduce_share = 1]
+ * [, whole_static_bytes] [, whole_step_s] [, whole_reduce_s], capacity_bytes, microbatches } -> Terms. Lists: one value
+ * per atom of the whole model. Raises on wrong fields. */
 static int terms_new(lua_State *L)
 {
     static const char *const fields[] = {"time_s",
@@ -67,12 +74,20 @@ static int terms_new(lua_State *L)
                                          "recompute_peak_bytes",
                                          "stage_s",
                                          "stage_static_bytes",
+                                         "step_s",
+                                         "reduce_s",
+                                         "whole_static_bytes",
+                                         "whole_step_s",
+                                         "whole_reduce_s",
+                                         "stage_step_s",
+                                         "stage_reduce_s",
+                                         "reduce_share",
                                          "capacity_bytes",
                                          "microbatches",
                                          NULL};
     luaL_checktype(L, 1, LUA_TTABLE);
     tg_check_fields(L, 1, fields);
-    luaL_checkstack(L, 20, NULL);
+    luaL_checkstack(L, 24, NULL);
     if (lua_getfield(L, 1, "time_s") != LUA_TTABLE)
         luaL_error(L, "field 'time_s': expected a list of numbers, got %s", luaL_typename(L, -1));
     lua_Integer length = luaL_len(L, -1);
@@ -96,6 +111,14 @@ static int terms_new(lua_State *L)
         .stage_s = tg_number_field_or(L, 1, "stage_s", 0),
         .stage_static_bytes = tg_number_field_or(L, 1, "stage_static_bytes", 0),
         .capacity_bytes = tg_number_field(L, 1, "capacity_bytes"),
+        .step_s = check_list(L, "step_s", atoms, false),
+        .reduce_s = check_list(L, "reduce_s", atoms, false),
+        .whole_static_bytes = tg_number_field_or(L, 1, "whole_static_bytes", 0),
+        .whole_step_s = tg_number_field_or(L, 1, "whole_step_s", 0),
+        .whole_reduce_s = tg_number_field_or(L, 1, "whole_reduce_s", 0),
+        .stage_step_s = tg_number_field_or(L, 1, "stage_step_s", 0),
+        .stage_reduce_s = tg_number_field_or(L, 1, "stage_reduce_s", 0),
+        .reduce_share = tg_number_field_or(L, 1, "reduce_share", 1),
     };
     tg_error err;
     if (tg_terms_init(terms, &from, &err) != TG_OK)
@@ -170,6 +193,43 @@ static int terms_probe(lua_State *L)
     return 2;
 }
 
+/* terms:price(first, last, behind, allow_recompute) -> time_s, recompute_s (part of it), bytes, recomputed, fits: these
+ * atoms as one stage with so many behind it. One that does not fit recomputes nothing or all, whichever needs less. */
+static int terms_price(lua_State *L)
+{
+    const tg_terms *terms = luaL_checkudata(L, 1, TERMS);
+    int first, last, behind = tg_check_integer(L, 4, 0, INT32_MAX);
+    tg_check_run(L, 2, &first, &last);
+    tg_split_price price;
+    tg_error err;
+    if (tg_terms_price(terms, first, last, behind, lua_toboolean(L, 5), &price, &err) != TG_OK)
+        return luaL_error(L, "%s", err.message);
+    lua_pushnumber(L, price.time_s);
+    lua_pushnumber(L, price.recompute_s);
+    lua_pushnumber(L, price.bytes);
+    lua_pushinteger(L, price.recomputed);
+    lua_pushboolean(L, price.fits);
+    return 5;
+}
+
+/* terms:stage(first, last, inflight, allow_recompute) -> time_s, sync_s, max_successors, recomputed | nil. One stage
+ * that holds so many microbatches at once. */
+static int terms_stage(lua_State *L)
+{
+    const tg_terms *terms = luaL_checkudata(L, 1, TERMS);
+    int first, last, inflight = tg_check_integer(L, 4, 1, INT32_MAX);
+    tg_check_run(L, 2, &first, &last);
+    luaL_argcheck(L, last <= tg_terms_atoms(terms), 3, "not an atom of the model");
+    tg_split_stage stage;
+    if (!tg_terms_stage(terms, first, last, inflight, lua_toboolean(L, 5), &stage))
+        return 0;
+    lua_pushnumber(L, stage.time_s);
+    lua_pushnumber(L, stage.sync_s);
+    lua_pushinteger(L, stage.max_successors);
+    lua_pushinteger(L, stage.recomputed);
+    return 4;
+}
+
 static int terms_length(lua_State *L)
 {
     lua_pushinteger(L, tg_terms_atoms(luaL_checkudata(L, 1, TERMS)));
@@ -241,8 +301,8 @@ void tg_open_terms(lua_State *L)
                                          {"max_inflight", max_inflight},
                                          {"max_successors", max_successors},
                                          {NULL, NULL}};
-    static const luaL_Reg methods[] = {
-        {"split", terms_split}, {"probe", terms_probe}, {"__len", terms_length}, {NULL, NULL}};
+    static const luaL_Reg methods[] = {{"split", terms_split}, {"probe", terms_probe},  {"stage", terms_stage},
+                                       {"price", terms_price}, {"__len", terms_length}, {NULL, NULL}};
     if (luaL_newmetatable(L, TERMS)) {
         luaL_setfuncs(L, methods, 0);
         lua_pushvalue(L, -1);

@@ -10,7 +10,7 @@ enum { MOST_TOP = 10000 };
 void tg_compose_defaults(tg_compose_options *options)
 {
     *options = (tg_compose_options){
-        .gap = 0.005, .time_limit_s = INFINITY, .top = 1, .cutoff = INFINITY, .required_island = -1};
+        .gap = 0.005, .time_limit_s = INFINITY, .effort = LONG_MAX, .top = 1, .cutoff = INFINITY, .required_island = -1};
 }
 
 static tg_status check_options(const tg_instance *instance, const tg_compose_options *options, tg_error *err)
@@ -72,22 +72,28 @@ static tg_status try_limit(tg_search *search, double limit, bool *by_class, tg_e
     return status;
 }
 
-/* Raises a limit until the tables live, searches below it, and goes on until what is proven meets the incumbent. The
+/* Raises a limit until the tables live, searches below it, and goes on until what is covered meets the incumbent. The
  * nearer the tables come to living, the smaller the steps, since too high a limit costs much; where that leads nowhere
- * they grow. */
+ * they grow. At first the depths of a sequence are searched only so far, lest one sequence keep all others from their
+ * turn. */
 static tg_status climb(tg_search *search, double *proven, tg_error *err)
 {
     static const double steps[] = {[TG_NO_COVER] = 0.04, [TG_NO_ROW] = 0.025, [TG_NO_LABEL] = 0.02, [TG_ALIVE] = 0.01};
-    enum { FEW_DEAD = 16 };
+    enum { FEW_DEAD = 16, FEW_DEPTHS = 256 };
     const tg_compose_options *options = search->problem->options;
     const tg_tables *tables = search->tables;
     const double most = most_s(search->problem);
-    double limit = *proven, stretch = 1;
+    double covered = *proven, limit = covered, stretch = 1;
     bool by_class = false;
+    search->depths.budget = FEW_DEPTHS;
     for (int rung = 1; !isinf(*proven); rung++) {
         const double wanted = tg_incumbent_limit(&search->incumbent) * (1 - options->gap);
         if (wanted <= *proven)
             break;
+        if (wanted <= covered) {
+            search->depths.budget = LONG_MAX;
+            covered = limit = *proven;
+        }
         limit = fmin(wanted, fmax(limit, fmax(most * 1e-9, DBL_MIN)));
         tg_status status = try_limit(search, limit, &by_class, err);
         if (status != TG_OK || search->halt->stopped != TG_NOT_STOPPED)
@@ -95,11 +101,12 @@ static tg_status climb(tg_search *search, double *proven, tg_error *err)
         const bool alive = tables->death == TG_ALIVE;
         if (alive && search->outcome != TG_EXHAUSTED)
             continue;
-        *proven = alive ? search->target : limit;
-        if (*proven > most && search->incumbent.count < options->top)
-            *proven = INFINITY;
+        covered = alive ? search->target : limit;
+        if (covered > most && search->incumbent.count < options->top)
+            covered = INFINITY;
+        *proven = fmax(*proven, alive ? fmin(covered, search->open_bound) : covered);
         stretch *= alive || rung % FEW_DEAD == 0 ? 2 : 1;
-        limit = *proven * (1 + stretch * steps[tables->death]);
+        limit = covered * (1 + stretch * steps[tables->death]);
     }
     return TG_OK;
 }
@@ -152,7 +159,7 @@ static tg_status report(tg_arena *arena, tg_search *search, double proven, tg_co
 tg_status tg_compose(tg_arena *arena, const tg_instance *instance, const tg_compose_options *options,
                      tg_composition *out, tg_error *err)
 {
-    tg_halt halt = {.deadline_s = tg_clock_s() + options->time_limit_s, .stop = options->stop};
+    tg_halt halt = {.deadline_s = tg_clock_s() + options->time_limit_s, .stop = options->stop, .effort_left = options->effort};
     tg_problem problem = {0};
     tg_tables tables = {0};
     tg_search search = {0};

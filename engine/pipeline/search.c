@@ -44,6 +44,8 @@ static tg_status complete(tg_search *search, double bound, tg_error *err)
     if (status != TG_OK)
         return status;
     search->simulated += depths->simulated;
+    if (depths->simulated > depths->budget)
+        search->open_bound = fmin(search->open_bound, bound);
     for (int i = 0; i < search->piece_count; i++)
         search->front_first[i] = search->pieces[search->piece_count - 1 - i];
     tg_incumbent_offer(&search->incumbent, search->front_first, search->piece_count,
@@ -171,6 +173,7 @@ static tg_status extend(tg_search *search, const tg_row *row, int front_class, t
 static tg_status run(tg_search *search, double target, long budget, tg_error *err)
 {
     search->target = fmin(target, tg_incumbent_limit(&search->incumbent) * (1 - search->problem->options->gap));
+    search->open_bound = INFINITY;
     search->work = 0;
     search->budget = budget;
     search->outcome = TG_EXHAUSTED;

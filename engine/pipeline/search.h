@@ -35,6 +35,7 @@ typedef struct {
     bool use_failed;  /* not where the row doesn't tell which islands are used */
     tg_depths depths; /* also holds the sequence at hand front first */
     double target;
+    double open_bound; /* least bound of a sequence whose depths were not all searched in this run */
     long labels, simulated;
     long work, budget; /* edges looked at in this run */
     tg_outcome outcome;

@@ -7,6 +7,7 @@
 
 /* Why greedy is exact. Let c_k(i, j) be the time of stage k over atoms [i, j), infinite if it does not fit. It never
  * falls when the run grows at either end:
+ * (A stage of all atoms has whole_static_bytes less than that; but where it stands no other does, so nothing grows.)
  * - at the rear: for each r the longer run needs no less memory (sums and maxima of what is not negative), and
  * recomputing its new atom as well needs no less than the whole shorter run recomputed; so its least r is no smaller,
  * nor its time.
@@ -22,12 +23,15 @@
 struct tg_terms {
     int atoms, microbatches, levels;
     double stage_s, stage_static_bytes, capacity_bytes;
+    double whole_static_bytes, whole_step_s, whole_reduce_s;
+    double stage_step_s, stage_reduce_s, reduce_share;
     /* Sums over the atoms before the index (atoms + 1 each). */
     double *time_s, *static_bytes, *inflight_bytes;
     double *least_inflight_bytes; /* everything recomputable recomputed */
     /* Recomputable atoms: how many before the index; the index behind each; the sum over those before it. */
     int *recomputable, *behind;
     double *recompute_s;
+    double *step_s, *reduce_s;
     /* Level l holds the largest of 2^l atoms from the index on (levels * atoms). */
     double *transient_bytes, *peak_bytes;
 };
@@ -42,7 +46,7 @@ static int levels_of(int atoms)
 
 size_t tg_terms_bytes(int atoms)
 {
-    size_t n = (size_t)atoms, doubles = 5 * (n + 1) + 2 * n * (size_t)levels_of(atoms);
+    size_t n = (size_t)atoms, doubles = 7 * (n + 1) + 2 * n * (size_t)levels_of(atoms);
     return sizeof(tg_terms) + doubles * sizeof(double) + 2 * (n + 1) * sizeof(int);
 }
 
@@ -78,7 +82,15 @@ static tg_status check_terms(const tg_split_terms *from, tg_error *err)
                  {"recompute_peak_bytes", from->recompute_peak_bytes, from->atoms},
                  {"stage_s", &from->stage_s, 1},
                  {"stage_static_bytes", &from->stage_static_bytes, 1},
-                 {"capacity_bytes", &from->capacity_bytes, 1}};
+                 {"capacity_bytes", &from->capacity_bytes, 1},
+                 {"step_s", from->step_s, from->step_s ? from->atoms : 0},
+                 {"reduce_s", from->reduce_s, from->reduce_s ? from->atoms : 0},
+                 {"whole_static_bytes", &from->whole_static_bytes, 1},
+                 {"whole_step_s", &from->whole_step_s, 1},
+                 {"whole_reduce_s", &from->whole_reduce_s, 1},
+                 {"stage_step_s", &from->stage_step_s, 1},
+                 {"stage_reduce_s", &from->stage_reduce_s, 1},
+                 {"reduce_share", &from->reduce_share, 1}};
     for (size_t l = 0; l < sizeof lists / sizeof *lists; l++) {
         tg_status status = check_list(lists[l].list, lists[l].count, lists[l].name, err);
         if (status != TG_OK)
@@ -104,7 +116,8 @@ static double time_quantum(const tg_split_terms *from)
 {
     double total_s = from->stage_s * from->atoms;
     for (int i = 0; i < from->atoms; i++)
-        total_s += from->time_s[i] + (from->recomputable[i] ? from->recompute_s[i] : 0);
+        total_s += from->time_s[i] + (from->recomputable[i] ? from->recompute_s[i] : 0) +
+                   (from->step_s ? from->step_s[i] : 0) + (from->reduce_s ? from->reduce_s[i] : 0);
     return total_s > DBL_MIN && total_s < DBL_MAX ? fmax(ldexp(1, ilogb(total_s) - 50), DBL_MIN) : 1;
 }
 
@@ -123,12 +136,20 @@ tg_status tg_terms_init(tg_terms *terms, const tg_split_terms *from, tg_error *e
     t->stage_s = nearbyint(from->stage_s / quantum_s) * quantum_s;
     t->stage_static_bytes = ceil(from->stage_static_bytes);
     t->capacity_bytes = floor(from->capacity_bytes);
+    t->whole_static_bytes = floor(from->whole_static_bytes);
+    t->whole_step_s = from->whole_step_s;
+    t->whole_reduce_s = from->whole_reduce_s;
+    t->stage_step_s = from->stage_step_s;
+    t->stage_reduce_s = from->stage_reduce_s;
+    t->reduce_share = from->reduce_share;
     t->time_s = (double *)(t + 1);
     t->static_bytes = t->time_s + n + 1;
     t->inflight_bytes = t->static_bytes + n + 1;
     t->least_inflight_bytes = t->inflight_bytes + n + 1;
     t->recompute_s = t->least_inflight_bytes + n + 1;
-    t->transient_bytes = t->recompute_s + n + 1;
+    t->step_s = t->recompute_s + n + 1;
+    t->reduce_s = t->step_s + n + 1;
+    t->transient_bytes = t->reduce_s + n + 1;
     t->peak_bytes = t->transient_bytes + n * t->levels;
     t->recomputable = (int *)(t->peak_bytes + n * t->levels);
     t->behind = t->recomputable + n + 1;
@@ -147,6 +168,9 @@ tg_status tg_terms_init(tg_terms *terms, const tg_split_terms *from, tg_error *e
         t->inflight_bytes[i + 1] = t->inflight_bytes[i] + inflight;
         t->least_inflight_bytes[i + 1] = t->least_inflight_bytes[i] + least;
         t->transient_bytes[i] = ceil(from->transient_bytes[i]);
+        t->step_s[i + 1] = t->step_s[i] + (from->step_s ? nearbyint(from->step_s[i] / quantum_s) * quantum_s : 0);
+        t->reduce_s[i + 1] =
+            t->reduce_s[i] + (from->reduce_s ? nearbyint(from->reduce_s[i] / quantum_s) * quantum_s : 0);
     }
     build_maxima(t->transient_bytes, n, t->levels, n);
     build_maxima(t->peak_bytes, m, t->levels, n);
@@ -165,7 +189,9 @@ static inline double largest(const tg_terms *t, const double *table, int i, int 
 /* Bytes of [i, j) that do not depend on what is recomputed, the microbatches in flight apart. */
 static inline double fixed_bytes(const tg_terms *t, int i, int j)
 {
-    return t->static_bytes[j] - t->static_bytes[i] + t->stage_static_bytes + largest(t, t->transient_bytes, i, j);
+    double whole = i == 0 && j == t->atoms ? t->whole_static_bytes : 0;
+    return t->static_bytes[j] - t->static_bytes[i] - whole + t->stage_static_bytes +
+           largest(t, t->transient_bytes, i, j);
 }
 
 /* Bytes of one microbatch in flight with the first r recomputable atoms of [i, j) recomputed. */
@@ -419,6 +445,29 @@ tg_status tg_split_run(const tg_terms *terms, const tg_split_query *query, tg_sp
     return TG_OK;
 }
 
+bool tg_terms_stage(const tg_terms *terms, int first, int last, int inflight, bool allow_recompute, tg_split_stage *out)
+{
+    const tg_terms *t = terms;
+    int held = inflight < t->microbatches ? inflight : t->microbatches;
+    int r = recomputed_of(t, first, last, held, allow_recompute), front = t->recomputable[first];
+    if (r < 0)
+        return false;
+    bool whole = first == 0 && last == t->atoms;
+    double reduce_s = t->reduce_s[last] - t->reduce_s[first] - (whole ? t->whole_reduce_s : 0);
+    if (reduce_s > 0)
+        reduce_s += t->stage_reduce_s;
+    out->recomputed = r;
+    out->time_s = t->time_s[last] - t->time_s[first] + t->stage_s + (t->recompute_s[front + r] - t->recompute_s[front]);
+    out->sync_s = t->step_s[last] - t->step_s[first] - (whole ? t->whole_step_s : 0) + t->stage_step_s +
+                  fmax(t->reduce_share * reduce_s, reduce_s - out->time_s);
+    const tg_stage_memory memory = {.static_bytes = fixed_bytes(t, first, last),
+                                    .transient_bytes = r ? largest(t, t->peak_bytes, front, front + r) : 0,
+                                    .inflight_bytes = kept_bytes(t, first, last, r),
+                                    .capacity_bytes = t->capacity_bytes};
+    out->max_successors = tg_memory_bears(&memory, t->microbatches);
+    return true;
+}
+
 tg_status tg_split_shortage(const tg_terms *terms, const tg_split_query *query, double *short_bytes, int *stage,
                             tg_error *err)
 {
@@ -437,6 +486,8 @@ tg_status tg_split_shortage(const tg_terms *terms, const tg_split_query *query, 
     double mean_bytes = t->static_bytes[query->last] - t->static_bytes[query->first] +
                         inflight_of(&s, query->stages - 1) *
                             (t->least_inflight_bytes[query->last] - t->least_inflight_bytes[query->first]);
+    if (query->stages == 1)
+        mean_bytes -= t->whole_static_bytes;
     mean_bytes = mean_bytes / query->stages + t->stage_static_bytes - t->capacity_bytes;
     *short_bytes = least_bottleneck(&s, fmax(0, floor(mean_bytes)), starts);
     for (int k = 0; k < query->stages; k++)
@@ -444,5 +495,32 @@ tg_status tg_split_shortage(const tg_terms *terms, const tg_split_query *query, 
             *stage = k;
             break;
         }
+    return TG_OK;
+}
+
+tg_status tg_terms_price(const tg_terms *t, int first, int last, int behind, bool allow_recompute, tg_split_price *out,
+                         tg_error *err)
+{
+    tg_split_query query = {.first = first, .last = last, .stages = 1, .successors = behind};
+    tg_status status = check_query(t, &query, err);
+    if (status != TG_OK)
+        return status;
+    int inflight = behind < t->microbatches ? behind + 1 : t->microbatches;
+    int front = t->recomputable[first], count = t->recomputable[last] - front;
+    int r = recomputed_of(t, first, last, inflight, allow_recompute);
+    double fixed = fixed_bytes(t, first, last);
+    *out = (tg_split_price){.fits = r >= 0, .recomputed = r, .bytes = fixed + inflight * kept_bytes(t, first, last, 0)};
+    if (r < 0)
+        out->recomputed = allow_recompute ? count : 0;
+    if (out->recomputed > 0) {
+        double bytes = fixed + largest(t, t->peak_bytes, front, front + out->recomputed) +
+                       inflight * kept_bytes(t, first, last, out->recomputed);
+        if (r < 0 && bytes > out->bytes)
+            out->recomputed = 0;
+        else
+            out->bytes = bytes;
+    }
+    out->recompute_s = t->recompute_s[front + out->recomputed] - t->recompute_s[front];
+    out->time_s = t->time_s[last] - t->time_s[first] + t->stage_s + out->recompute_s;
     return TG_OK;
 }

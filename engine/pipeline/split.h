@@ -4,7 +4,7 @@
 #ifndef TG_PIPELINE_SPLIT_H
 #define TG_PIPELINE_SPLIT_H
 
-#include "base/base.h"
+#include "pipeline/memory.h"
 
 enum { TG_SPLIT_ATOMS = 1024 }; /* a terms object holds at most so many */
 
@@ -21,6 +21,11 @@ typedef struct {
     const double *recompute_peak_bytes;      /* on top of transient: the largest of the stage's recomputed atoms' */
     double stage_s, stage_static_bytes;      /* added to each stage */
     double capacity_bytes;
+    /* What a step adds at its end; only tg_terms_stage reads it. Either list may be NULL: zeros. */
+    const double *step_s, *reduce_s;
+    double whole_static_bytes, whole_step_s, whole_reduce_s; /* what a stage of all atoms has less: a tied vocabulary */
+    double stage_step_s, stage_reduce_s;                     /* the latter where a stage has anything to reduce */
+    double reduce_share; /* of the reduction stands at least at the end, the rest beside one microbatch's work */
 } tg_split_terms;
 
 /* The terms, worked up: one block of memory, which the caller provides (tg_terms_bytes large, aligned for double) and
@@ -51,9 +56,33 @@ typedef struct {
 tg_status tg_split_run(const tg_terms *terms, const tg_split_query *query, tg_split *out, int *last, int *recomputed,
                        tg_error *err);
 
+typedef struct {
+    double time_s, sync_s;
+    int recomputed;     /* of its first recomputable atoms, the least that fits */
+    int max_successors; /* stages that may then stand behind it; TG_NO_LIMIT */
+} tg_split_stage;
+
+/* One stage of atoms [first, last), of the model's, that holds inflight microbatches at once, or all if these are
+ * fewer. False if it does not fit. sync_s = steps + max(reduce_share * R, R - time_s), R what it has to reduce. */
+bool tg_terms_stage(const tg_terms *terms, int first, int last, int inflight, bool allow_recompute,
+                    tg_split_stage *out);
+
 /* How far a query is from fitting: the least, over all splits, of the bytes short at the worst stage, and that stage
  * (whatever it recomputes). 0 bytes if it fits, infinite if there are more stages than atoms. */
 tg_status tg_split_shortage(const tg_terms *terms, const tg_split_query *query, double *short_bytes, int *stage,
                             tg_error *err);
+
+typedef struct {
+    bool fits;
+    double time_s; /* recompute included */
+    double recompute_s;
+    double bytes;   /* in that place */
+    int recomputed; /* the least that fits; if nothing does: nothing or all, whichever needs less */
+} tg_split_price;
+
+/* Atoms [first, last), not empty, as one stage with so many stages of the pipeline behind it. TG_EINPUT if the range is
+ * not within the model. */
+tg_status tg_terms_price(const tg_terms *terms, int first, int last, int behind, bool allow_recompute,
+                         tg_split_price *out, tg_error *err);
 
 #endif

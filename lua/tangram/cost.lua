@@ -140,13 +140,17 @@ end
 
 --- What the engine's split primitive takes. Under "full" everything is recomputed already, so nothing is left to choose.
 local function engine_terms(entries, constants, strategy, ctx)
-  local all <const> = strategy.recompute == "full"
+  local all <const>, twice <const> = strategy.recompute == "full", constants.twice
   local peak_bytes = 0
   for _, terms in ipairs(entries) do peak_bytes = max(peak_bytes, terms.recompute_peak_bytes) end
   local lists <const> = {
     time_s = {}, recompute_s = {}, static_bytes = {}, inflight_bytes = {}, recomputed_inflight_bytes = {}, transient_bytes = {},
     recompute_peak_bytes = {}, recomputable = {}, stage_s = constants.stage_s, stage_static_bytes = constants.static_bytes,
     capacity_bytes = ctx.capacity_bytes, microbatches = ctx.microbatches,
+    stage_step_s = constants.step_s, stage_reduce_s = constants.reduce_s, reduce_share = constants.reduce_share,
+    step_s = constants.reduce_share and {}, reduce_s = constants.reduce_share and {},
+    whole_static_bytes = twice and twice.static_bytes, whole_reduce_s = twice and twice.reduce_s,
+    whole_step_s = twice and twice.optimizer_s + 2 * (constants.tied_s or 0),
   }
   for i, terms in ipairs(entries) do
     local can <const> = can_recompute(ctx.atoms[i])
@@ -159,6 +163,10 @@ local function engine_terms(entries, constants, strategy, ctx)
     lists.recompute_s[i] = terms.recompute_s
     lists.recomputed_inflight_bytes[i] = math.min(terms.recomputed_inflight_bytes, lists.inflight_bytes[i])
     lists.recompute_peak_bytes[i] = terms.recompute_peak_bytes
+    if constants.reduce_share then
+      lists.step_s[i] = terms.optimizer_s + (can and 0 or constants.tied_s or 0)
+      lists.reduce_s[i] = terms.reduce_s
+    end
   end
   return core.terms(lists)
 end
@@ -235,6 +243,11 @@ function cost.wrap(plugin, options)
     if not plugin.atom then return plugin.stage(run, island, strategy, place.ctx) end
     local sum <const> = sum_of(census(run, recomputed_count(strategy), prices_of(place, strategy).of))
     return plugin.close(sum, run, island, strategy, place.ctx)
+  end
+
+  --- Do the engine's terms tell a stage's sync_s (the plugin's constants have `reduce_share`)?
+  function wrapped.terms_tell_sync(island, strategy, ctx)
+    return prices_of(place_of(island, ctx), checked(strategy, ctx)).constants.reduce_share ~= nil
   end
 
   --- The engine's terms of all atoms (probe, split). With recompute none or selective, a split may recompute the first

@@ -2,6 +2,7 @@
 --- section 6), ranks compare it.
 local contract <const> = require "tangram.contract"
 local core <const> = require "tangram.core"
+local programs <const> = require "tangram.program"
 
 local identity <const> = {}
 
@@ -62,7 +63,10 @@ local function of_training(training)
 end
 
 local function of_plugin(plugin)
-  return { name = plugin.name, source = plugin.source, options = plugin.options, files = plugin.files }
+  return {
+    name = plugin.name, source = plugin.source, options = plugin.options,
+    program = plugin.program and programs.files(plugin.program),
+  }
 end
 
 --- A function that identifies a problem's queries: identify(slice, ctx) -> scope, description, rest (core.enumerate). ctx is

@@ -2,15 +2,20 @@
 --- runs without io, os, debug and bytecode, and can't change what others see.
 local contract <const> = require "tangram.contract"
 local core <const> = require "tangram.core"
+local programs <const> = require "tangram.program"
 
 local loader <const> = {}
 
 local folders <const> = { parallelizer = "parallelizers", cost = "cost", prune = "prune" }
 
 local places = nil ---@type string[]?
+local shipped <const> = {} -- folders of the plugins that come with this library
 
 --- Where plugins are looked up, first to last. The program sets its own folder and the installed one.
-function loader.set_places(list) places = list end
+function loader.set_places(list)
+  places = list
+  for _, place in ipairs(list) do shipped[place] = true end
+end
 
 --- Looks up plugins in dir before anywhere else.
 function loader.add_place(dir) table.insert(loader.places(), 1, dir) end
@@ -21,7 +26,7 @@ function loader.places()
   if not places then
     local here <const> = package.searchpath("tangram.loader", package.path) or ""
     local share <const> = here:match "^(.*)/lua/5%.4/tangram/loader%.lua$"
-    places = { share and share .. "/tangram" or "." }
+    loader.set_places { share and share .. "/tangram" or "." }
   end
   return places
 end
@@ -41,7 +46,9 @@ local function shallow(t)
 end
 
 --- What of the engine plugins may call: arithmetic, nothing that reaches files or other scripts.
-local engine_functions <const> = { "bears", "max_inflight", "nearest", "pareto", "partition", "terms" }
+local engine_functions <const> = {
+  "bears", "max_inflight", "nearest", "operators", "pareto", "partition", "partition_table", "terms",
+}
 
 --- A copy of one of the library's modules for one plugin.
 local function module_for_plugins(plugin, module)
@@ -50,15 +57,16 @@ local function module_for_plugins(plugin, module)
     for _, name in ipairs(engine_functions) do copy[name] = core[name] end
     return copy
   elseif type(module) == "string" and (module:match "^tangram%.formulas%." or module:match "^tangram%.catalog%f[%.%z]"
-        or module == "tangram.strategies" or module == "tangram.floors" or module == "tangram.units") then
+        or module:match "^tangram%.aceso%." or module == "tangram.strategies" or module == "tangram.floors" or module == "tangram.units"
+        or module == "tangram.profile") then
     return shallow(require(module))
   end
-  error(("%s: require '%s': plugins can load only tangram's formulas, catalogue, strategies, floors, units and core"):format(plugin,
+  error(("%s: require '%s': plugins can load only tangram's formulas, catalogue, aceso, strategies, floors, units and core"):format(plugin,
     tostring(module)), 3)
 end
 
 --- What a plugin may use, made anew for each, so that none can patch it for another.
-local function environment(name)
+local function environment(name, granted)
   local env <const> = {
     assert = assert, error = error, ipairs = ipairs, next = next, pairs = pairs, pcall = pcall, print = nil,
     rawequal = rawequal, rawget = rawget, rawlen = rawlen, rawset = rawset, select = select, setmetatable = setmetatable,
@@ -72,7 +80,7 @@ local function environment(name)
   end
   local loaded <const> = {}
   env.require = function(module)
-    if not loaded[module] then loaded[module] = module_for_plugins(name, module) end
+    if not loaded[module] then loaded[module] = granted[module] or module_for_plugins(name, module) end
     return loaded[module]
   end
   env._G = env
@@ -96,6 +104,15 @@ local function find(kind, name)
   local near <const> = core.nearest(name, known)
   return nil, ("unknown %s '%s', expected one of %s%s"):format(contract.nouns[kind], name, table.concat(known, ", "),
     near and (" (did you mean '%s'?)"):format(near) or "")
+end
+
+--- What the plugin of that path gets that others don't: the shipped process adapter may run the program that the user's own
+--- spec gives it, and only that.
+local function grants_of(kind, path, values)
+  local place <const> = kind == "parallelizer" and path:match "^(.*)/parallelizers/process%.lua$"
+  if not (place and shipped[place]) then return {} end
+  local words <const> = programs.words(values.command)
+  return { ["tangram.program"] = programs.bind(words or {}) }, words
 end
 
 --- Names of the plugins of a kind, by letters.
@@ -127,14 +144,17 @@ function loader.load(kind, request)
   end
   local path <const>, text <const> = find(kind, name)
   if not path then error(text, 0) end
-  local chunk <const>, why <const> = load(text, "@" .. path, "t", environment(path))
+  local values <const> = type(request) == "table" and request.options or {}
+  local granted <const>, words <const> = grants_of(kind, path, values)
+  local chunk <const>, why <const> = load(text, "@" .. path, "t", environment(path, granted))
   if not chunk then error(why, 0) end
   local ok <const>, plugin <const> = pcall(chunk)
   if not ok then error(("%s: %s"):format(path, tostring(plugin)), 0) end
   local checked <const> = contract.check_plugin(kind, plugin, path)
   checked.path, checked.source, checked.request = path, text, name
   checked.option_fields = checked.options
-  checked.options = contract.check_options(checked, type(request) == "table" and request.options or {}, path)
+  checked.options = contract.check_options(checked, values, path)
+  checked.program = words
   return checked
 end
 

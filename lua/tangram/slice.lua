@@ -61,6 +61,10 @@ function methods:run(i, j)
   return slice.new(self.model, atoms_of(self), self.first + i - 1, self.first + j - 1)
 end
 
+--- The slice of all the model's atoms.
+---@return tangram.Slice
+function methods:of_model() return slice.new(self.model, atoms_of(self), 1, #atoms_of(self)) end
+
 ---@param model table the model's description
 ---@param atoms table[] all the model's atoms
 ---@param first integer

@@ -44,11 +44,12 @@ end
 ---@param row table of measured.rows
 ---@param plugin table a loaded cost model
 ---@param options { p2p: string?, gpus: table<string, table>? }?
----@return table { id, measured_s, predicted_s, measured_bytes, predicted_bytes, reason, suspect, assumed, parts }
+---@return table { id, measured_s, predicted_s, measured_bytes, predicted_bytes, reason, suspect, suspect_memory, assumed, parts }
 function validate.row(row, plugin, options)
   options = options or {}
   local result <const> = {
-    id = row.id, row = row, suspect = suspects[row.id], measured_s = row.iter_time_s, measured_bytes = measured_bytes(row),
+    id = row.id, row = row, suspect = suspects.runs[row.id], suspect_memory = suspects.memory[row.id],
+    measured_s = row.iter_time_s, measured_bytes = measured_bytes(row),
   }
   local ok <const>, why <const> = pcall(function()
     local s <const> = setup.of(row, options.gpus or {})
@@ -103,7 +104,7 @@ function validate.group(results, by, name)
       if result.measured_s then
         times[#times + 1] = { id = result.id, predicted = result.predicted_s, measured = result.measured_s }
       end
-      if result.measured_bytes then
+      if result.measured_bytes and not result.suspect_memory then
         memories[#memories + 1] = { id = result.id, predicted = result.predicted_bytes, measured = result.measured_bytes }
       end
     end

@@ -1,9 +1,10 @@
---- Microseconds a query of the uniform planner and a bound, on the paper's third cluster: GPT-3 13B over islands of 4, 8, 4 and 4
+--- Microseconds a query of a parallelizer (words: its name, default uniform) and a bound, on the paper's third cluster: GPT-3 13B over islands of 4, 8, 4 and 4
 --- GPUs, all values of B, every slice that the policy `redundant` leaves. Run by the program from the checkout.
 package.path = "./?.lua;" .. package.path
 local pricing <const> = require "tests.spec.pricing"
 local schema <const> = require "tangram.schema"
-local uniform <const>, bounded <const> = dofile "parallelizers/uniform.lua", dofile "lua/prune/bounded.lua"
+local NAME <const> = (arg or {})[1] or "uniform"
+local adapter <const>, bounded <const> = dofile("parallelizers/" .. NAME .. ".lua"), dofile "lua/prune/bounded.lua"
 
 local GiB <const> = 2 ^ 30
 local kinds <const> = {
@@ -26,7 +27,7 @@ local training <const> = { global_batch = 128, seq_len = 2048, precision = "fp16
 
 local base <const> = pricing.context(model, training, islands[1], 1)
 local cost <const> = pricing.wrap "lua/cost/analytic.lua"
-local options <const> = schema.check({}, uniform.options, "uniform")
+local options <const> = schema.check({}, adapter.options, NAME)
 local all_queries, all_s, all_bounds, all_bound_s = 0, 0, 0, 0
 for _, microbatches in ipairs { 128, 64, 32, 16, 8, 4, 2, 1 } do
   for _, on in ipairs(islands) do
@@ -44,7 +45,7 @@ for _, microbatches in ipairs { 128, 64, 32, 16, 8, 4, 2, 1 } do
     local from_s <const> = os.clock()
     for _, slice in ipairs(asked) do
       ctx.successors = slice.last == count and 0 or 1
-      local answer <const> = uniform.plan(slice, on, ctx)
+      local answer <const> = adapter.plan(slice, on, ctx)
       planned, plans = planned + (answer and 1 or 0), plans + #(answer or {})
     end
     local middle_s <const> = os.clock()

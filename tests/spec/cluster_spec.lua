@@ -78,7 +78,7 @@ describe("the catalogue", function()
         assert.truthy(gpu.source)
       end
     end
-    assert.equal(rows, #catalog.gpus)
+    assert.equal(rows + 2, #catalog.gpus) -- RTX 2080 and Titan RTX, of measured runs, are beyond the data
     assert.equal(48, rows)
   end)
 

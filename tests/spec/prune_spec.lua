@@ -88,13 +88,13 @@ describe("bounded", function()
     local function bound(first, last, i)
       return bounded.bound({ slice = flat.slice(ctx, first, last), island = islands[i] }, flat.at(ctx, islands[i], { options = {} }))
     end
-    assert.near(8 * layer_s + 1e-4, bound(2, 9, 1), 1e-6 * layer_s) -- atoms 2..9 are layers 1..8; alone 8 against 4 + head over 2 + 3
-    assert.near((11 * layer_s + head_s) / 5 + 1e-4, bound(1, 2, 1), 1e-6 * layer_s)
-    assert.near((11 * layer_s + head_s) / 3 + 1e-4, bound(1, 2, 3), 1e-6 * layer_s)
+    assert.near(8 * layer_s + flat.stage_s, bound(2, 9, 1), 1e-6 * layer_s) -- layers 1..8: alone 8 against 4 + head over 2 + 3
+    assert.near((11 * layer_s + head_s) / 5 + flat.stage_s, bound(1, 2, 1), 1e-6 * layer_s)
+    assert.near((11 * layer_s + head_s) / 3 + flat.stage_s, bound(1, 2, 3), 1e-6 * layer_s)
     islands[3], islands[2] = nil, nil
     local alone <const> = flat.at(ctx, islands[1], { options = {} })
     assert.equal(math.huge, bounded.bound({ slice = flat.slice(ctx, 1, 13), island = islands[1] }, alone))
-    assert.near(12 * layer_s + head_s + 1e-4, bounded.bound({ slice = flat.slice(ctx, 1, 14), island = islands[1] }, alone), 1e-6)
+    assert.near(12 * layer_s + head_s + flat.stage_s, bounded.bound({ slice = flat.slice(ctx, 1, 14), island = islands[1] }, alone), 1e-6)
   end)
 
   it("drops nothing under a cost model that prices whole stages", function()

@@ -43,9 +43,9 @@ return {
     ["ib-hdr"] = { network_share = 0.552, dp_network_share = 0.276,
       source = "11 runs of Narayanan et al. 2021 and Korthikanti et al. 2022" },
     ["roce"] = { network_share = 0.914, source = "100 runs of llm-foundry on A100" },
-    ["ib-edr"] = { network_share = 1, dp_network_share = 0.609, source = "25 runs of DLPerf on V100" },
-    ["ethernet-50"] = { network_share = 0.194, dp_network_share = 0.262, source = "37 runs of AMP on T4" },
-    ["ethernet-10"] = { network_share = 1, dp_network_share = 0.398, source = "34 runs of AMP on V100 and T4" },
-    ["slingshot-11"] = { network_share = 0.99, dp_network_share = 1, source = "25 runs of Sailor on GH200" },
+    ["ib-edr"] = { network_share = 0.68, dp_network_share = 0.579, source = "14 runs of DLPerf on V100" },
+    ["ethernet-50"] = { network_share = 0.319, dp_network_share = 0.264, source = "37 runs of AMP on T4" },
+    ["ethernet-10"] = { network_share = 0.75, dp_network_share = 0.384, source = "34 runs of AMP on V100 and T4" },
+    ["slingshot-11"] = { network_share = 0.891, dp_network_share = 0.645, source = "25 runs of Sailor on GH200" },
   },
 }

@@ -9,6 +9,7 @@ local function make_parser()
   parser:option("--cost", "cost model: a name or a path"):default "analytic"
   parser:option("--by", "what to group by"):choices(validate.groupings):default "source"
   parser:option("--gpus", "constants of GPUs, a file of tangram calibrate")
+  parser:option("--profiles", "measured times of layers, CSV, for --cost profiled")
   parser:option("--p2p", "transfers of pipelines: overlapped or blocking"):choices { "overlapped", "blocking" }:default "overlapped"
   parser:option("--set", "key=value among the cost model's options"):count "*"
   parser:option("--lua-dir", "look for cost models here first")
@@ -70,6 +71,9 @@ local function print_notes(result)
   for _, row in ipairs(result.rows) do
     if row.reason then print(("not expressed: %s: %s"):format(row.id, row.reason)) end
     if row.suspect and not row.reason then print(("suspect, not counted: %s: %s"):format(row.id, row.suspect)) end
+    if row.suspect_memory and not row.suspect and not row.reason then
+      print(("suspect memory, not counted: %s: %s"):format(row.id, row.suspect_memory))
+    end
     for _, what in ipairs(row.reason and {} or row.assumed) do
       if not counts[what] then names[#names + 1] = what end
       counts[what] = (counts[what] or 0) + 1
@@ -86,6 +90,7 @@ local function run(words)
   if args.lua_dir then require("tangram.loader").add_place(args.lua_dir) end
   local cost <const> = { cost = { name = args.cost, options = {} } }
   for _, word in ipairs(args.set) do options.setter("cost.options." .. word)(cost) end
+  if args.profiles then cost.cost.options.profiles = require("tangram.input.profiles").csv(args.profiles) end
   local text <const> = {}
   for i, path in ipairs(args.runs) do
     local one <const> = options.read(path)

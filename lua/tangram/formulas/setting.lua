@@ -19,7 +19,7 @@ local FLOPS_A_BYTE <const>, PCIE_BYTES_PER_S <const> = 200, 15.75e9
 local function peaks(island, training, k)
   local device <const>, dense <const> = island.device, island.compute_flops
   if training.precision == "fp32" then
-    local fp32 <const> = dense / (no_tf32[device.arch] and 8 or 2)
+    local fp32 <const> = no_tf32[device.arch] and (device.fp32_flops or dense / 8) or dense / 2
     return fp32, fp32
   elseif training.precision == "fp8" and device.fp8_flops then
     return dense * min(k.fp8_gain, device.fp8_flops / dense), dense
@@ -27,21 +27,22 @@ local function peaks(island, training, k)
   return dense, dense
 end
 
---- Is a rate inside a node the datasheet's figure? Then collectives reach a share of it; other rates are taken as reached.
-local function nominal(device, rate)
+--- Shares of a rate inside a node that tensor parallelism and the gradients' reduction reach, if it is the datasheet's figure;
+--- other rates are taken as reached.
+local function link_shares(device, rate, k)
   local link <const> = device.link_bytes_per_s
-  if rate == device.pcie_bytes_per_s or rate == link then return true end
+  if rate == link then return k.tp_link_share, k.dp_link_share end
   for _, value in pairs(type(link) == "table" and link or {}) do
-    if value == rate then return true end
+    if value == rate then return k.tp_link_share, k.dp_link_share end
   end
-  return false
+  if rate == device.pcie_bytes_per_s then return k.pcie_link_share, k.pcie_link_share end
+  return 1, 1
 end
 
---- A group of the stage's ranks, and the shares of its links that tensor parallelism and the gradients' reduction reach.
+--- A group of the stage's ranks, and the shares of its links that are reached.
 local function group_of(s, size, stride)
   local group <const> = collectives.group(s.island, s.per_node, size, stride)
-  local reached <const> = not nominal(s.island.device, group.intra_bytes_per_s)
-  return group, reached and 1 or s.k.tp_link_share, reached and 1 or s.k.dp_link_share
+  return group, link_shares(s.island.device, group.intra_bytes_per_s, s.k)
 end
 
 local function links(s, k, reached)

@@ -20,7 +20,8 @@ function states.bytes(s, dense, expert)
     local experts <const> = (zero >= from or s.fsep) and expert / en or expert
     return bytes * ((zero >= from and dense / n or dense) + experts)
   end
-  return sharded(s.y, 3), sharded(s.gradient_bytes, 2), s.offload_optimizer and 0 or sharded(held, 1)
+  local copies <const> = s.k.copy_bytes * (dense + expert)
+  return sharded(s.y, 3), sharded(s.gradient_bytes, 2), (s.offload_optimizer and 0 or sharded(held, 1)) + copies
 end
 
 --- Bytes of gathered weights and whole gradients that a sharded atom needs while it is computed: its own weights, the next

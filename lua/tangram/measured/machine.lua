@@ -48,7 +48,7 @@ local KINDS <const> = {
   { "hdr", "ib-hdr" }, { "edr", "ib-edr" }, { "fdr", "ib-fdr" },
 }
 
---- What nodes of a generation usually have, for rows that don't say.
+--- What nodes of GPUs that are linked among each other usually have, for rows that don't say.
 local BY_ARCH <const> = { Hopper = "ib-ndr", Blackwell = "ib-ndr", Ampere = "ib-hdr" }
 
 local function kind_in(text)
@@ -60,10 +60,10 @@ end
 --- The network of one node, all its ports: the slowest figure that the row prints.
 ---@param row table
 ---@param source table of measured.sources
----@param arch string architecture of the first GPU
+---@param gpu table record of the first GPU
 ---@return { kind: string, bytes_per_s: number, network_share: number?, dp_network_share: number?, source: string? } network
 ---@return string? assumed what the row does not say
-function machine.network(row, source, arch)
+function machine.network(row, source, gpu)
   local text <const> = (row.interconnect or ""):lower()
   local kind = source.link or kind_in(text)
   local per_port
@@ -73,7 +73,7 @@ function machine.network(row, source, arch)
   if not kind and per_port then
     kind = "ethernet-" .. per_port
   elseif not kind then
-    kind = BY_ARCH[arch] or "ethernet-10"
+    kind = gpu.link_bytes_per_s and not gpu.bridge and BY_ARCH[gpu.arch] or "ethernet-10"
     assumed = "network " .. kind
   end
   local rate <const> = catalog.links.rates[kind]

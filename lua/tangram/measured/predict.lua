@@ -45,7 +45,10 @@ end
 --- The cost model for a row: its options where it knows them.
 local function model_of(plugin, s)
   local fields <const> = plugin.option_fields
-  local constants <const> = { network_share = s.network.network_share, dp_network_share = s.network.dp_network_share }
+  local constants <const>, own <const> = {}, s.ranks[1].constants or {}
+  for _, name in ipairs { "network_share", "dp_network_share" } do
+    if not own[name] then constants[name] = s.network[name] end
+  end
   for name, value in pairs(s.constants) do constants[name] = value end
   local options <const> = {}
   for name, value in pairs(plugin.options) do options[name] = value end
@@ -64,7 +67,8 @@ local function in_one_node(s, first, last) return (first - 1) // s.gpus_per_node
 local function transfer_s(s, priced, a, b, gpus, bytes)
   local device <const> = s.ranks[a]
   if in_one_node(s, min(a, b), max(a, b) + gpus - 1) then
-    return links.intra_latency_s + bytes / (rates.to_steps(device.intra)[1][2] * (priced.tp_link_share or 1))
+    local share <const> = device.intra == device.pcie_bytes_per_s and priced.pcie_link_share or priced.tp_link_share or 1
+    return links.intra_latency_s + bytes / (rates.to_steps(device.intra)[1][2] * share)
   end
   return links.inter_latency_s + bytes * min(s.gpus_per_node, gpus) / (s.network.bytes_per_s * (priced.network_share or 1))
 end
@@ -100,8 +104,13 @@ end
 ---@param p2p "overlapped"|"blocking" of pipelines that are not interleaved
 ---@return { seconds: number, bytes: number, parts: table<string, number>, stages: table[] } parts: memory of the fullest GPU
 function predict.of(s, plugin, p2p)
-  local atoms <const>, why <const> = core.atoms(s.model, { seq_len = s.training.seq_len })
-  if not atoms then error("model: " .. why, 0) end
+  local atoms = s.atoms -- kept for those who predict a run again with other constants
+  if not atoms then
+    local why
+    atoms, why = core.atoms(s.model, { seq_len = s.training.seq_len })
+    if not atoms then error("model: " .. why, 0) end
+    s.atoms = atoms
+  end
   local by_key <const>, list <const> = islands_of(s)
   local priced <const> = model_of(plugin, s)
   local gpus <const> = s.strategy.dp * s.strategy.tp * s.strategy.cp
@@ -137,9 +146,10 @@ function predict.of(s, plugin, p2p)
   local transfers <const> = {}
   local sent <const> = (s.training.precision == "fp32" and 4 or 2) * s.training.global_batch // (s.microbatches * s.strategy.dp)
     * s.training.seq_len / s.strategy.cp * s.model.hidden / ((s.vpp > 1 or s.strategy.sp) and s.strategy.tp or 1)
+  local shares <const> = { tp_link_share = k.tp_link_share, pcie_link_share = k.pcie_link_share,
+    network_share = s.constants.network_share or s.network.network_share or k.network_share }
   for i = 1, #s.bounds - 1 do
-    transfers[i] = transfer_s(s, { tp_link_share = k.tp_link_share, network_share = s.network.network_share or k.network_share },
-      (i - 1) % s.pp * gpus + 1, i % s.pp * gpus + 1, gpus, sent)
+    transfers[i] = transfer_s(s, shares, (i - 1) % s.pp * gpus + 1, i % s.pp * gpus + 1, gpus, sent)
   end
   local seconds <const>, stuck <const> = core.simulate(stages, transfers, {
     microbatches = s.microbatches, chunks = s.vpp, p2p = s.vpp == 1 and p2p or nil,

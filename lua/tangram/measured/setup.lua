@@ -46,12 +46,12 @@ local function add_deepseek(m, row)
   for i = 1, row.layers do m.layer_mlp[i] = i <= dense and "dense" or "moe" end
 end
 
-local function model_of(row, get)
+local function model_of(row, source, get)
   local family <const> = family_of(row)
   local heads <const> = get("heads", math.max(1, row.hidden // 128))
   local m <const> = {
     name = row.model, family = family, hidden = row.hidden, layers = row.layers, heads = heads, kv_heads = row.kv_heads,
-    head_dim = row.head_dim or row.hidden // heads, vocab = get("vocab", 51200),
+    head_dim = row.head_dim or row.hidden // heads, vocab = (source.vocab or {})[row.model] or get("vocab", 51200),
     ffn = row.ffn or not families[family].gated and 4 * row.hidden or nil, experts = row.n_experts or 0,
     experts_per_token = row.topk or 0, expert_ffn = row.n_experts and row.n_experts > 0 and get("moe_ffn", row.ffn) or 0,
   }
@@ -178,11 +178,11 @@ function setup.of(row, gpus)
   local ranks <const> = machine.ranks(row, gpus)
   local per_node <const> = math.min(get("gpus_per_node", 8), row.n_gpus)
   local recent <const> = RECENT[ranks[1].arch]
-  local model <const> = model_of(row, get)
+  local model <const> = model_of(row, source, get)
   local d <const> = degrees_of(row, get)
   local mbs <const>, microbatches <const> = batch_of(row, d, get)
   local plain <const> = not families[model.family].gated
-  local network <const>, network_assumed <const> = machine.network(row, source, ranks[1].arch)
+  local network <const>, network_assumed <const> = machine.network(row, source, ranks[1])
   if network_assumed and row.n_gpus > per_node then assumed[#assumed + 1] = network_assumed end
   local sp = row.seq_par == 1
   if row.seq_par == nil then sp = recent or false end

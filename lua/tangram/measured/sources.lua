@@ -10,21 +10,31 @@ local function megatron_gpt(fields)
   return fields
 end
 
+--- Sailor's runs: no dropout (memory grows by one copy of the scores a sample), two FP32 copies beside weights and gradients.
+local function fp32_deepspeed(fields)
+  local constants <const> = { copy_bytes = 8, context_bytes = 4 * GIB }
+  for name, value in pairs(fields.constants or {}) do constants[name] = value end
+  fields.stack, fields.attention, fields.constants = "megatron-deepspeed", "unfused", constants
+  return fields
+end
+
 local by_key <const> = {
   vtrain_multi = megatron_gpt { link = "ethernet-100", ports = 8, stack = "megatron-deepspeed" },
   vtrain_single = megatron_gpt { link = "ethernet-100", ports = 8, stack = "megatron-deepspeed" },
   bigscience_a100 = megatron_gpt {
     stack = "megatron-deepspeed", assume = { heads = 64 },
-    constants = { context_bytes = 14.1 * GIB }, -- what is printed counts the allocator's reserve
+    constants = { context_bytes = 12 * GIB }, -- what is printed counts the allocator's reserve
   },
   megatron_sc21 = megatron_gpt {}, korthikanti22 = megatron_gpt {},
   megatron_2020 = megatron_gpt { assume = { seq = 1024, vocab = 51200, recompute = "full" } }, -- gives the printed FLOP/s to 0.1 %
   dlperf_megatron_v100 = megatron_gpt {},
-  dlperf_oneflow_v100 = megatron_gpt { stack = "oneflow" },
+  dlperf_oneflow_v100 = megatron_gpt { stack = "oneflow", constants = { network_share = 1, dp_network_share = 0.66 } },
   amp_t4 = megatron_gpt { stack = "megatron-deepspeed", assume = { recompute = "full" } },
   amp_het = megatron_gpt { stack = "megatron-deepspeed", assume = { recompute = "full" }, link = "ethernet-10" },
-  sailor_gh200 = megatron_gpt { stack = "megatron-deepspeed" },
-  sailor_mit = megatron_gpt { stack = "megatron-deepspeed" },
+  sailor_gh200 = fp32_deepspeed { vocab = { ["GPT-Neo-2.7B"] = 50257 } }, -- as published; its profile has no more
+  sailor_mit = fp32_deepspeed { -- network not stated, and slow inside the nodes too: shares of 10 Gb/s and PCIe, fitted on its 8 runs
+    constants = { pcie_link_share = 0.1, network_share = 0.62, dp_network_share = 0.07 },
+  },
   simumax_b200 = { gradient_bytes = 4, constants = { reduce_overlaps = 0 } }, -- no overlap by design, fp32 gradients
   nemo_longseq = { assume = { mbs = 1 } },
   mcore_h100 = { assume = { mbs = 1, vpp = 4 }, attention_square = true }, -- its FLOP/s count the whole square,
@@ -32,7 +42,7 @@ local by_key <const> = {
 
 --- What is known of a row's source; an empty record for one that is not listed.
 ---@param row table
----@return table { stack?, attention?, attention_square?, dropout?, link?, ports?, gradient_bytes?, assume?, constants? }
+---@return table { stack?, attention?, attention_square?, dropout?, vocab?, link?, ports?, gradient_bytes?, assume?, constants? }
 function sources.of(row) return by_key[row.source_key or ""] or {} end
 
 return sources

@@ -1,0 +1,213 @@
+/* PartitionTable userdata: the Pareto sets of all slices on one island (pipeline/partition_table.h). */
+#include <math.h>
+
+#include "bind/convert.h"
+#include "bind/core.h"
+#include "pipeline/partition_table.h"
+
+static const char *const TABLE = "tangram.PartitionTable";
+
+typedef struct {
+    tg_partition_table *table;
+} table_ud;
+
+static tg_partition_table *check_table(lua_State *L)
+{
+    table_ud *u = luaL_checkudata(L, 1, TABLE);
+    luaL_argcheck(L, u->table, 1, "the table is closed");
+    return u->table;
+}
+
+/* The contents of the atoms as numbers: the same for equal values of the list at the top of the stack. */
+static int *check_contents(lua_State *L, int *atoms)
+{
+    luaL_checktype(L, -1, LUA_TTABLE);
+    int list = lua_gettop(L), seen = list + 1, count = *atoms = (int)luaL_len(L, list);
+    lua_newtable(L);
+    int *contents = lua_newuserdatauv(L, ((size_t)count + 1) * sizeof *contents, 0);
+    for (int i = 0; i < count; i++) {
+        lua_geti(L, list, i + 1);
+        luaL_argcheck(L, !lua_isnil(L, -1), 1, "field 'content': expected a value for each atom");
+        lua_pushvalue(L, -1);
+        if (lua_gettable(L, seen) == LUA_TNIL) {
+            lua_pop(L, 1);
+            lua_pushvalue(L, -1);
+            lua_pushinteger(L, i);
+            lua_settable(L, seen);
+            lua_pushinteger(L, i);
+        }
+        contents[i] = (int)lua_tointeger(L, -1);
+        lua_pop(L, 2);
+    }
+    return contents;
+}
+
+static bool boolean_field(lua_State *L, const char *name)
+{
+    lua_getfield(L, 1, name);
+    bool value = lua_toboolean(L, -1);
+    lua_pop(L, 1);
+    return value;
+}
+
+/* core.partition_table{ content = {hashes}, devices, node, microbatches, most_successors, most_stages [, spread]
+ * [, idle] } -> PartitionTable. Raises on wrong fields. */
+static int table_new(lua_State *L)
+{
+    static const char *const fields[] = {"content", "devices", "node", "microbatches", "most_successors", "most_stages",
+                                         "spread",  "idle",    NULL};
+    luaL_checktype(L, 1, LUA_TTABLE);
+    lua_settop(L, 1);
+    tg_check_fields(L, 1, fields);
+    table_ud *u = lua_newuserdatauv(L, sizeof *u, 1);
+    u->table = NULL;
+    luaL_setmetatable(L, TABLE);
+    lua_newtable(L); /* the terms, kept alive */
+    lua_setiuservalue(L, -2, 1);
+    tg_partition_table_spec spec = {
+        .devices = tg_integer_field(L, 1, "devices", 1, INT_MAX),
+        .node = tg_integer_field(L, 1, "node", 1, INT_MAX),
+        .microbatches = tg_integer_field(L, 1, "microbatches", 1, INT_MAX),
+        .most_successors = tg_integer_field(L, 1, "most_successors", 0, 1 << 20),
+        .most_stages = tg_integer_field(L, 1, "most_stages", 1, 1 << 20),
+        .spread = boolean_field(L, "spread"),
+        .idle = boolean_field(L, "idle"),
+    };
+    lua_getfield(L, 1, "content");
+    spec.content = check_contents(L, &spec.atoms);
+    tg_error err;
+    u->table = tg_partition_table_new(&spec, &err);
+    if (!u->table)
+        return luaL_error(L, "%s", err.message);
+    lua_settop(L, 2);
+    return 1;
+}
+
+static int table_close(lua_State *L)
+{
+    table_ud *u = luaL_checkudata(L, 1, TABLE);
+    tg_partition_table_free(u->table);
+    u->table = NULL;
+    return 0;
+}
+
+/* table:add(devices, strategy, terms, allow_recompute): stages of so many devices may have this strategy (a number) */
+static int table_add(lua_State *L)
+{
+    tg_partition_table *table = check_table(L);
+    int devices = tg_check_integer(L, 2, 1, INT_MAX), strategy = tg_check_integer(L, 3, 0, INT_MAX);
+    const tg_terms *terms = tg_check_terms(L, 4);
+    tg_error err;
+    lua_getiuservalue(L, 1, 1);
+    lua_pushvalue(L, 4);
+    lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
+    if (tg_partition_table_add(table, devices, strategy, terms, lua_toboolean(L, 5), &err) != TG_OK)
+        return luaL_error(L, "%s", err.message);
+    return 0;
+}
+
+static double number_of(lua_State *L, int row, const char *name)
+{
+    if (lua_getfield(L, -1, name) != LUA_TNUMBER)
+        luaL_error(L, "option %d: field '%s': expected a number, got %s", row, name, luaL_typename(L, -1));
+    double value = lua_tonumber(L, -1);
+    lua_pop(L, 1);
+    return value;
+}
+
+static int count_of(lua_State *L, int row, const char *name)
+{
+    double value = number_of(L, row, name);
+    if (!(value >= -1 && value <= INT_MAX))
+        luaL_error(L, "option %d: field '%s': expected a whole number of at least -1", row, name);
+    return (int)value;
+}
+
+/* table:set(first, last, devices, { { time_s, sync_s, max_successors, strategy, recomputed }, … }): all ways of such a
+ * stage */
+static int table_set(lua_State *L)
+{
+    tg_partition_table *table = check_table(L);
+    int first, last, devices = tg_check_integer(L, 4, 1, INT_MAX);
+    tg_check_run(L, 2, &first, &last);
+    luaL_checktype(L, 5, LUA_TTABLE);
+    int count = (int)luaL_len(L, 5);
+    tg_stage_option *options = lua_newuserdatauv(L, ((size_t)count + 1) * sizeof *options, 0);
+    for (int i = 0; i < count; i++) {
+        luaL_argcheck(L, lua_geti(L, 5, i + 1) == LUA_TTABLE, 5, "expected a list of options");
+        options[i] = (tg_stage_option){.time_s = number_of(L, i + 1, "time_s"),
+                                       .sync_s = number_of(L, i + 1, "sync_s"),
+                                       .max_successors = count_of(L, i + 1, "max_successors"),
+                                       .strategy = count_of(L, i + 1, "strategy"),
+                                       .recomputed = count_of(L, i + 1, "recomputed")};
+        lua_pop(L, 1);
+    }
+    tg_error err;
+    if (tg_partition_table_set(table, first, last, devices, options, count, &err) != TG_OK)
+        return luaL_error(L, "%s", err.message);
+    return 0;
+}
+
+/* table:has(first, last, devices) -> have the ways of such a stage been set? */
+static int table_has(lua_State *L)
+{
+    const tg_partition_table *table = check_table(L);
+    int first, last, devices = tg_check_integer(L, 4, 1, INT_MAX);
+    tg_check_run(L, 2, &first, &last);
+    lua_pushboolean(L, tg_partition_table_has(table, first, last, devices));
+    return 1;
+}
+
+static void set_integer(lua_State *L, const char *name, int value)
+{
+    lua_pushinteger(L, value);
+    lua_setfield(L, -2, name);
+}
+
+/* table:plans(first, last, successors) -> { { idle = n, { first, atoms, devices, strategy, recomputed }, … front first
+ * }, … }, by stages, then bottleneck */
+static int table_plans(lua_State *L)
+{
+    tg_partition_table *table = check_table(L);
+    int first, last, successors = tg_check_integer(L, 4, 0, INT_MAX), count;
+    tg_check_run(L, 2, &first, &last);
+    tg_arena *arena = tg_push_arena(L);
+    const tg_table_plan *plans;
+    tg_error err;
+    if (tg_partition_table_plans(table, arena, first, last, successors, &plans, &count, &err) != TG_OK)
+        return luaL_error(L, "%s", err.message);
+    lua_createtable(L, count, 0);
+    for (int n = 0; n < count; n++) {
+        lua_createtable(L, plans[n].stages, 1);
+        set_integer(L, "idle", plans[n].idle);
+        for (int k = 0; k < plans[n].stages; k++) {
+            const tg_table_stage *stage = &plans[n].stage[k];
+            lua_createtable(L, 0, 5);
+            set_integer(L, "first", stage->first + 1);
+            set_integer(L, "atoms", stage->atoms);
+            set_integer(L, "devices", stage->devices);
+            set_integer(L, "strategy", stage->option.strategy);
+            set_integer(L, "recomputed", stage->option.recomputed);
+            lua_rawseti(L, -2, k + 1);
+        }
+        lua_rawseti(L, -2, n + 1);
+    }
+    return 1;
+}
+
+void tg_open_partition_table(lua_State *L)
+{
+    static const luaL_Reg methods[] = {
+        {"add", table_add},    {"set", table_set},       {"has", table_has}, {"plans", table_plans},
+        {"__gc", table_close}, {"__close", table_close}, {NULL, NULL}};
+    if (luaL_newmetatable(L, TABLE)) {
+        luaL_setfuncs(L, methods, 0);
+        lua_pushvalue(L, -1);
+        lua_setfield(L, -2, "__index");
+        lua_pushliteral(L, "tangram.PartitionTable");
+        lua_setfield(L, -2, "__metatable");
+    }
+    lua_pop(L, 1);
+    lua_pushcfunction(L, table_new);
+    lua_setfield(L, -2, "partition_table");
+}

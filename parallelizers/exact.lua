@@ -1,0 +1,174 @@
+--- The Pareto-optimal plans of a slice on an island over all cuts into stages, all sizes of stages and all strategies of
+--- each stage (COMPOSITION.md, section 8): in number of stages, bottleneck, latency and largest sync, with as little
+--- recomputed as the stages behind allow. All slices of an island share one table of the engine, which solves suffixes of
+--- equal content once.
+local core <const> = require "tangram.core"
+local strategies <const> = require "tangram.strategies"
+
+local max <const>, min <const> = math.max, math.min
+
+local options <const> = {
+  max_stages = { type = "integer", default = 64, min = 1, doc = "most pipeline stages on one island" },
+  full_recompute = { type = "boolean", default = true, doc = "recompute whole layers, as many in each stage as memory asks for" },
+  idle = { type = "boolean", default = true, doc = "GPUs may be left idle where that is better, or nothing else divides" },
+  more_successors = { type = "boolean", default = false,
+    doc = "also give slower plans that bear more stages behind them than asked for (a planner asks again where it needs them)" },
+}
+for name, field in pairs(strategies.options) do options[name] = field end
+
+--- The strategy with r of the stage's layers recomputed in full.
+local function with_full(strategy, r)
+  if r == 0 then return strategy end
+  local copy <const> = {}
+  for name, value in pairs(strategy) do copy[name] = value end
+  copy.recompute = { kind = "full", layers = r }
+  return copy
+end
+
+--- The stage of so many atoms from `first` of the model on, r layers recomputed; made once.
+local function stage_of(place, number, first, atoms, r, ctx)
+  local key <const> = ((number << 12 | first) << 12 | atoms) << 12 | r
+  local stage = place.stages[key]
+  if not stage then
+    local strategy <const> = with_full(place.strategies[number], r)
+    stage = ctx.cost.stage(place.model:run(first, first + atoms - 1), place.island, strategy, ctx)
+    place.stages[key] = stage
+  end
+  return stage
+end
+
+--- No runtime recomputes some layers in full and the attention core of the others: a count goes with "none" alone.
+local function may_recompute(strategy, ctx) return ctx.options.full_recompute and strategy.recompute == "none" end
+
+--- More stages than GPUs on the other islands never stand behind a plan.
+local function most_successors(island, ctx)
+  local others = -island.gpus
+  for _, other in ipairs(ctx.islands) do others = others + other.gpus end
+  return max(others, ctx.successors)
+end
+
+--- Everything that the slices of an island at one B share: the engine's table and the strategies of each size of stage.
+local function new_place(slice, island, ctx)
+  local content <const> = {}
+  for i, atom in ipairs(ctx.atoms) do content[i] = atom.hash end
+  local place <const> = {
+    model = slice:of_model(), island = island, strategies = {}, of_size = {}, stages = {}, by_terms = true,
+    most_successors = most_successors(island, ctx),
+  }
+  place.table = core.partition_table {
+    content = content, devices = island.gpus, node = island.gpus_per_node, microbatches = ctx.microbatches,
+    most_successors = place.most_successors, most_stages = ctx.options.max_stages, spread = ctx.options.more_successors,
+    idle = ctx.options.idle,
+  }
+  local moe <const> = strategies.has_moe(ctx.atoms, 1, #ctx.atoms)
+  for gpus = 1, island.gpus do
+    local numbers <const> = {}
+    for i, strategy in ipairs(strategies.lies_well(gpus, 1, island.gpus_per_node)
+        and strategies.list(gpus, moe, island, ctx, ctx.options) or {}) do
+      numbers[i] = #place.strategies + 1
+      place.strategies[numbers[i]] = strategy
+      place.by_terms = place.by_terms and ctx.cost.terms_tell_sync(island, strategy, ctx)
+    end
+    place.of_size[gpus] = numbers
+  end
+  for gpus, numbers in ipairs(place.by_terms and place.of_size or {}) do
+    for _, number in ipairs(numbers) do
+      local strategy <const> = place.strategies[number]
+      place.table:add(gpus, number, ctx.cost.terms(island, strategy, ctx), may_recompute(strategy, ctx))
+    end
+  end
+  return place
+end
+
+local function layers_of(run)
+  local count = 0
+  for i = 1, #run do
+    if run[i].kind ~= "embedding" and run[i].kind ~= "head" then count = count + 1 end
+  end
+  return count
+end
+
+--- Adds the ways of a stage under one strategy, priced whole: for each number of stages behind it, as few layers recomputed
+--- as it takes. Bytes fall with each layer more.
+local function add_ways(found, place, number, run, ctx)
+  local most <const> = may_recompute(place.strategies[number], ctx) and layers_of(run) or 0
+  local function priced(r)
+    local stage <const> = stage_of(place, number, run.first, #run, r, ctx)
+    return core.bears(stage.static_bytes, stage.transient_bytes, stage.inflight_bytes, ctx.capacity_bytes, ctx.microbatches), stage
+  end
+  local r, needed = 0, 0
+  while true do
+    local bears, stage = priced(r)
+    if bears < needed then
+      if r == most or priced(most) < needed then return end
+      local low, high = r, most -- too few, enough
+      while high - low > 1 do
+        local middle <const> = (low + high) // 2
+        if priced(middle) < needed then low = middle else high = middle end
+      end
+      r = high
+      bears, stage = priced(r)
+    end
+    found[#found + 1] = { time_s = stage.forward_s + stage.backward_s, sync_s = stage.sync_s,
+      max_successors = min(bears, core.no_limit), strategy = number, recomputed = r }
+    if bears >= place.most_successors + place.island.gpus then return end
+    needed = bears + 1
+  end
+end
+
+--- Prices a run's stages for the table, where its terms can't.
+local function price(place, run, ctx)
+  for gpus, numbers in ipairs(place.of_size) do
+    if #numbers > 0 and not place.table:has(run.first, run.last, gpus) then
+      local found <const> = {}
+      for _, number in ipairs(numbers) do add_ways(found, place, number, run, ctx) end
+      place.table:set(run.first, run.last, gpus, found)
+    end
+  end
+end
+
+--- Has the table price what this slice needs.
+local function prepare(place, slice, ctx)
+  for i = 1, place.by_terms and 0 or #slice do
+    for j = i, #slice do price(place, slice:run(i, j), ctx) end
+  end
+end
+
+--- Why nothing fits: of the rows of equal stages, the one that is short of the fewest bytes.
+local function shortage(place, slice, ctx)
+  local least, text = math.huge, nil
+  for gpus, numbers in ipairs(place.of_size) do
+    local stages <const> = min(#slice, place.island.gpus // gpus, ctx.options.max_stages)
+    for _, number in ipairs(numbers) do
+      local strategy <const> = place.strategies[number]
+      local fits <const>, bytes <const>, stage <const> = ctx.cost.terms(place.island, strategy, ctx):split(
+        slice.first, slice.last, stages, ctx.successors, may_recompute(strategy, ctx))
+      if not fits and bytes < least then
+        least, text = bytes, ("stage %d of %d is %.2f GiB short with %s, the nearest to fitting"):format(stage, stages,
+          bytes / 2 ^ 30, strategies.describe(strategy))
+      end
+    end
+  end
+  return text or ("no row of stages fits %d atoms, %d GPUs and %d samples"):format(#slice, place.island.gpus, ctx.samples)
+end
+
+return {
+  api = 1, kind = "parallelizer", name = "exact",
+  description = "every cut into stages, every size and strategy of each: all plans that none is better than",
+  options = options,
+  plan = function(slice, island, ctx)
+    local place = ctx.memo.place
+    if not place or place.most_successors < ctx.successors then
+      place = new_place(slice, island, ctx)
+      ctx.memo.place = place
+    end
+    prepare(place, slice, ctx)
+    local plans <const> = place.table:plans(slice.first, slice.last, ctx.successors)
+    if #plans == 0 then return nil, shortage(place, slice, ctx) end
+    for _, plan in ipairs(plans) do
+      if plan.idle == 0 then plan.idle = nil end
+      for i, one in ipairs(plan) do plan[i] = stage_of(place, one.strategy, one.first, one.atoms, one.recomputed, ctx) end
+    end
+    return plans
+  end,
+}

@@ -1,0 +1,161 @@
+--- Composition figures: build/tangram tests/bench/compose.lua [--seeds N] [--svg FILE] [--callgrind]
+--- Times are processor seconds of one thread, median over seeds, best of some repeats each, gap 0.01 %.
+local core <const> = require "tangram.core"
+
+local options <const> = { seeds = 5 }
+do
+  local i = 1
+  while arg[i] do
+    local name <const> = arg[i]:match "^%-%-(.+)$"
+    if name == "callgrind" then
+      options[name] = true
+    elseif name == "seeds" or name == "svg" then
+      i = i + 1
+      options[name] = name == "seeds" and assert(math.tointeger(arg[i]), "--seeds: expected a number") or arg[i]
+    else
+      error("unknown option " .. arg[i], 0)
+    end
+    i = i + 1
+  end
+end
+
+local function median(list)
+  table.sort(list)
+  return list[(#list + 1) // 2]
+end
+
+local function peak_mib()
+  local file <close> = io.open("/proc/self/status")
+  return file and (tonumber(file:read "a":match "VmHWM:%s*(%d+)") or 0) / 1024 or 0
+end
+
+--- Median figures over seeds of one size.
+local function measure(size, more)
+  local seconds <const>, labels <const>, simulated <const>, proved = {}, {}, {}, 0
+  for seed = 1, options.seeds do
+    local best = math.huge
+    local result
+    for _ = 1, size[1] < 100 and 5 or 2 do
+      local own <const> = { gap = 1e-4, time_limit_s = 30 }
+      for k, v in pairs(more or {}) do own[k] = v end
+      result = assert(core.compose({ seed = seed, atoms = size[1], islands = size[2], variants = size[3], kinds = size[4] }, own))
+      best = math.min(best, result.cpu_s)
+    end
+    proved = proved + (result.proved and 1 or 0)
+    seconds[seed], labels[seed], simulated[seed] = best, result.labels, result.simulated
+  end
+  return median(seconds), median(labels), median(simulated), proved
+end
+
+local function row(name, ...) print(("| %-34s |" .. (" %12s |"):rep(select("#", ...))):format(name, ...)) end
+local function ms(seconds) return ("%.2f ms"):format(1e3 * seconds) end
+
+print "Figures (atoms, islands, plans a pair)"
+row("", "wanted", "median", "labels", "simulated", "proved", "peak MiB")
+for _, size in ipairs {
+  { 42, 4, 4, wanted = "1 ms" }, { 128, 6, 5, wanted = "25 ms" }, { 128, 8, 5, wanted = "150 ms" },
+  { 128, 10, 5, wanted = "600 ms" }, { 128, 16, 5, 4, wanted = "1500 ms" },
+} do
+  local seconds <const>, labels <const>, simulated <const>, proved <const> = measure(size)
+  row(("%d, %d%s, %d"):format(size[1], size[2], size[4] and " of 4 kinds" or "", size[3]), size.wanted, ms(seconds), labels, simulated,
+    proved .. "/" .. options.seeds, ("%.0f"):format(peak_mib()))
+end
+
+--- An instance of 42 atoms, 6 islands and 3 plans a pair, changed.
+local function hard(name, change, more)
+  local instance <const> = core.json_decode(core.generate(1, 42, 6, 3))
+  change(instance)
+  local own <const> = { gap = 1e-4, time_limit_s = 10 }
+  for k, v in pairs(more or {}) do own[k] = v end
+  local result <const> = assert(core.compose(core.json_encode(instance), own))
+  row(name, ms(result.cpu_s), result.proved and "proved" or ("gap %.2f %%"):format(100 * (result.gap or 1)), result.labels,
+    result.simulated)
+end
+
+local function slower_links(factor)
+  return function(instance)
+    for _, links in ipairs(instance.links) do
+      for _, link in ipairs(links) do
+        if link ~= core.null then link.bytes_per_s = link.bytes_per_s / factor end
+      end
+    end
+  end
+end
+
+local function each_stage(change)
+  return function(instance)
+    for _, plan in ipairs(instance.plans) do
+      for _, stage in ipairs(plan.stages) do change(stage) end
+    end
+  end
+end
+
+print "\nHard cases (42 atoms, 6 islands, 3 plans a pair; time to proof, or gap after 10 s)"
+row("", "time", "", "labels", "simulated")
+hard("as generated", function() end)
+hard("links about as slow as a stage", slower_links(60))
+hard("links twice as slow", slower_links(120))
+hard("links five times as slow", slower_links(300))
+for _, microbatches in ipairs { 1, 2, 4, 8, 16 } do
+  hard(microbatches .. " microbatches", function(instance) instance.microbatches = microbatches end)
+end
+hard("all times equal, gap 0", each_stage(function(s) s.forward_s, s.backward_s, s.sync_s = 1, 2, 0 end), { gap = 0 })
+hard("syncs a thousand times as long", each_stage(function(s) s.sync_s = 1000 * s.sync_s end))
+hard("blocking", function() end, { p2p = "blocking" })
+hard("deeper warm-ups", function() end, { warmup = "auto" })
+hard("deeper warm-ups, slow links", slower_links(30), { warmup = "auto" })
+hard("paper's objective, gap 0", function() end, { objective = "paper", gap = 0 })
+hard("gap 0, the best 20", function() end, { gap = 0, top = 20 })
+
+print "\nGrowth (median ms)"
+local curves <const> = {}
+local function growth(name, values, size_of)
+  local cells <const>, points <const> = {}, {}
+  for i, value in ipairs(values) do
+    points[i] = { value, 1e3 * (measure(size_of(value))) }
+    cells[i] = ("%d: %.2f"):format(value, points[i][2])
+  end
+  curves[#curves + 1] = { name = name, points = points }
+  row(name, table.unpack(cells))
+end
+growth("atoms (6 islands, 5 plans)", { 16, 32, 64, 96, 128 }, function(n) return { n, 6, 5 } end)
+growth("islands (64 atoms, 5 plans)", { 2, 4, 6, 8, 10 }, function(n) return { 64, n, 5 } end)
+growth("plans a pair (64 atoms, 6 islands)", { 1, 2, 4, 8, 16 }, function(n) return { 64, 6, n } end)
+growth("islands of 4 kinds (64 atoms)", { 4, 8, 12, 16 }, function(n) return { 64, n, 5, 4 } end)
+
+--- Milliseconds over size, both logarithmic.
+local function plot(path)
+  local width <const>, height <const>, left <const>, bottom <const> = 640, 400, 60, 40
+  local out <const> = {
+    ('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">'):format(width, height),
+  }
+  local function add(...) out[#out + 1] = string.format(...) end
+  local function x_of(n) return left + (width - left - 20) * math.log(n, 2) / 7 end
+  local function y_of(t) return height - bottom - (height - bottom - 20) * (math.log(math.max(t, 0.01), 10) + 2) / 6 end
+  for power = -2, 4 do
+    local y <const> = y_of(10.0 ^ power)
+    add('<line x1="%d" x2="%d" y1="%.1f" y2="%.1f" stroke="#ddd"/>', left, width - 20, y, y)
+    add('<text x="%d" y="%.1f" text-anchor="end">%g ms</text>', left - 6, y + 4, 10.0 ^ power)
+  end
+  for power = 0, 7 do add('<text x="%.1f" y="%d" text-anchor="middle">%d</text>', x_of(1 << power), height - bottom + 18, 1 << power) end
+  local colours <const> = { "#1b6ca8", "#c0392b", "#27864a", "#8e44ad" }
+  for i, curve in ipairs(curves) do
+    local points <const> = {}
+    for j, p in ipairs(curve.points) do points[j] = ("%.1f,%.1f"):format(x_of(p[1]), y_of(p[2])) end
+    add('<polyline points="%s" fill="none" stroke="%s" stroke-width="2"/>', table.concat(points, " "), colours[i])
+    add('<text x="%d" y="%d" fill="%s">%s</text>', left + 12, 14 + 16 * i, colours[i], curve.name)
+  end
+  out[#out + 1] = "</svg>\n"
+  local file <close> = assert(io.open(path, "w"))
+  file:write(table.concat(out, "\n"))
+end
+if options.svg then plot(options.svg) end
+
+if options.callgrind then
+  print "\nInstructions (callgrind, generation and start of the program included)"
+  for _, size in ipairs { "1,42,4,4", "1,128,6,5" } do
+    local command <const> = "valgrind --tool=callgrind --callgrind-out-file=/dev/null %s compose --generate %s --gap 1e-4 2>&1"
+    local pipe <close> = assert(io.popen(command:format(arg[-1] or "build/tangram", size)))
+    row(size, pipe:read "a":match "Collected : (%d+)" or "no valgrind")
+  end
+end
