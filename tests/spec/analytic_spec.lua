@@ -241,7 +241,8 @@ describe("analytic: everywhere", function()
       for _, degrees in ipairs { { 8, 1, 1 }, { 4, 2, 1 }, { 2, 2, 2 }, { 1, 4, 2 } } do
         for _, ep in ipairs(description.experts and { 1, degrees[1] * degrees[3] } or { 1 }) do
           local function terms(atom, zero, offload)
-            return (cost.atom(atom, island, { dp = degrees[1], tp = degrees[2], cp = degrees[3], ep = ep, zero = zero, offload = offload }, ctx))
+            local strategy <const> = { dp = degrees[1], tp = degrees[2], cp = degrees[3], ep = ep, zero = zero, offload = offload }
+            return (cost.atom(atom, island, strategy, ctx))
           end
           local function no_better(less, more)
             assert.is_true(more.forward_s + more.backward_s >= (less.forward_s + less.backward_s) * (1 - 1e-12))
