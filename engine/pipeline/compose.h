@@ -17,7 +17,7 @@ typedef struct {
     tg_warmup warmup;
     double gap;                        /* fraction; 0 is exact */
     double time_limit_s;               /* infinite: none */
-    long effort;         /* limit on work that, unlike time, is the same in every run; LONG_MAX: none */
+    long effort;                       /* limit on work that, unlike time, is the same in every run; LONG_MAX: none */
     const volatile sig_atomic_t *stop; /* set to non-zero by a signal; may be NULL */
     int top;                           /* the N best distinct sequences; at least 1 */
     double cutoff;                     /* only sequences below it (objective's unit) are wanted; infinite: all */

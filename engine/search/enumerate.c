@@ -9,9 +9,9 @@
 #include "search/pairs.h"
 
 enum {
-    ROUND = 64,        /* classes asked for between two compositions; fixed, so that counts don't depend on workers */
+    ROUND = 64, /* classes asked for between two compositions; fixed, so that counts don't depend on workers */
     LEFT_OUT_EFFORT = 200000, /* of a composition with an island that is better left out: for the report only */
-    SUBSET_ISLANDS = 6 /* up to so many islands the first guesses go through all subsets in front */
+    SUBSET_ISLANDS = 6        /* up to so many islands the first guesses go through all subsets in front */
 };
 
 static const double LEFT_OUT_GAP = 0.01; /* fraction */
