@@ -9,8 +9,12 @@ enum { MOST_TOP = 10000 };
 
 void tg_compose_defaults(tg_compose_options *options)
 {
-    *options = (tg_compose_options){
-        .gap = 0.005, .time_limit_s = INFINITY, .top = 1, .cutoff = INFINITY, .required_island = -1};
+    *options = (tg_compose_options){.gap = 0.005,
+                                    .time_limit_s = INFINITY,
+                                    .effort = LONG_MAX,
+                                    .top = 1,
+                                    .cutoff = INFINITY,
+                                    .required_island = -1};
 }
 
 static tg_status check_options(const tg_instance *instance, const tg_compose_options *options, tg_error *err)
@@ -159,7 +163,8 @@ static tg_status report(tg_arena *arena, tg_search *search, double proven, tg_co
 tg_status tg_compose(tg_arena *arena, const tg_instance *instance, const tg_compose_options *options,
                      tg_composition *out, tg_error *err)
 {
-    tg_halt halt = {.deadline_s = tg_clock_s() + options->time_limit_s, .stop = options->stop};
+    tg_halt halt = {
+        .deadline_s = tg_clock_s() + options->time_limit_s, .stop = options->stop, .effort_left = options->effort};
     tg_problem problem = {0};
     tg_tables tables = {0};
     tg_search search = {0};
