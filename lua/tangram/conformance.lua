@@ -252,7 +252,7 @@ function conformance.check(parallelizer, cost)
       local answer <const> = ask(run.problems[case], query)
       run.answers = run.answers + 1
       run.planned[case] = run.planned[case] or answer.plans ~= nil
-  XX
+      run.reasons[case] = answer.why
       for _, check in ipairs(checks) do
         if not why_of[check] then
           local ok <const>, why <const> = pcall(check[2], run, case, query, answer)

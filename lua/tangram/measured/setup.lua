@@ -121,20 +121,19 @@ local function bounds_of(row, count)
   return bounds
 end
 
---- Chunks of a rank where a source leaves them out but interleaves: the most, up to its default, that divide a stage's layers.
-local function chunks_of(row, get, pp)
-  local most <const> = get("vpp", 1)
+--- Chunks of a rank. Megatron-Core's runs interleave: where a row says nothing, four, or the most below that the layers allow.
+local function chunks_of(row, get, pp, interleaves)
   if row.vpp or pp == 1 then return row.vpp or 1 end
-  for v = most, 2, -1 do
-    if row.layers % (pp * v) == 0 then return v end
+  for v = interleaves and 4 or 1, 2, -1 do
+    if row.layers % (pp * v) == 0 or (row.layers + 2) % (pp * v) == 0 then return get("vpp", v) end
   end
-  return 1
+  return get("vpp", 1)
 end
 
 --- Degrees that multiply to the GPUs. A source that counts expert parallelism beside data parallelism has ep times the replicas.
-local function degrees_of(row, get)
+local function degrees_of(row, get, interleaves)
   local d <const> = { tp = get("tp", 1), pp = get("pp", 1), cp = get("cp", 1), ep = get("ep", 1) }
-  d.vpp = chunks_of(row, get, d.pp)
+  d.vpp = chunks_of(row, get, d.pp, interleaves)
   local others <const> = d.tp * d.pp * d.cp
   d.dp = row.dp or row.n_gpus // others
   if others * d.dp ~= row.n_gpus and others * d.dp * d.ep == row.n_gpus then d.dp, d.outer_ep = d.dp * d.ep, d.ep end
@@ -179,14 +178,13 @@ function setup.of(row, gpus)
   local per_node <const> = math.min(get("gpus_per_node", 8), row.n_gpus)
   local recent <const> = RECENT[ranks[1].arch]
   local model <const> = model_of(row, source, get)
-  local d <const> = degrees_of(row, get)
+  local stack <const> = stack_of(row, source)
+  local d <const> = degrees_of(row, get, recent and stack == "megatron" and not (row.schedule or ""):find "^1F1B" and not row.layer_split)
   local mbs <const>, microbatches <const> = batch_of(row, d, get)
-  local plain <const> = not families[model.family].gated
   local network <const>, network_assumed <const> = machine.network(row, source, ranks[1])
   if network_assumed and row.n_gpus > per_node then assumed[#assumed + 1] = network_assumed end
   local sp = row.seq_par == 1
   if row.seq_par == nil then sp = recent or false end
-  local stack <const> = stack_of(row, source)
   return {
     model = model, pp = d.pp, vpp = d.vpp, bounds = bounds_of(row, d.pp * d.vpp), microbatches = microbatches, ranks = ranks,
     gpus_per_node = get("gpus_per_node", 8), network = network, stack = stack, constants = source.constants or {},
@@ -196,7 +194,7 @@ function setup.of(row, gpus)
       gradient_bytes = source.gradient_bytes or 2, attention = source.attention or "auto", dropout = source.dropout or false,
     },
     strategy = {
-      dp = d.dp, tp = d.tp, cp = d.cp, ep = d.ep, zero = zero_of(get("zero", (recent and not plain) and "1" or "0")),
+      dp = d.dp, tp = d.tp, cp = d.cp, ep = d.ep, zero = zero_of(get("zero", stack == "fsdp" and "3" or recent and "1" or "0")),
       recompute = recompute_of(get("recompute", "none")), sp = sp and d.tp > 1,
     },
     attention_square = source.attention_square or false,
