@@ -40,7 +40,7 @@ end
 --- DeepSeek's published shapes: latent attention, shared experts, leading dense layers (one in shortened models).
 local function add_deepseek(m, row)
   local v2 <const> = row.model:lower():find "v2"
-  m.mla = { q_lora_rank = 1536, kv_lora_rank = 512, qk_nope_head_dim = 128, qk_rope_head_dim = 64, v_head_dim = 128 }
+  m.mla = { q_lora_rank = row.model:lower():find "lite" and 0 or 1536, kv_lora_rank = 512, qk_nope_head_dim = 128, qk_rope_head_dim = 64, v_head_dim = 128 }
   m.head_dim, m.shared_expert_ffn, m.layer_mlp = nil, (row.moe_ffn or 0) * (v2 and 2 or 1), {}
   local dense <const> = row.layers < 20 and 1 or v2 and 1 or 3
   for i = 1, row.layers do m.layer_mlp[i] = i <= dense and "dense" or "moe" end
@@ -60,25 +60,29 @@ local function model_of(row, source, get)
   return models.new(m)
 end
 
-local PRECISIONS <const> = { "fp8", "bf16", "fp16", "fp32" }
-local function precision_of(text)
-  for _, precision in ipairs(PRECISIONS) do
-    if text:lower():find(precision) then return precision end
-  end
-  error(("precision: got '%s', expected bf16, fp16, fp8 or fp32"):format(text), 0)
-end
-
-local function recompute_of(text)
+--- The first word of a list that a text holds, or nil.
+local function first_of(words, text)
   text = text:lower()
-  if text:find "^full" then return "full" end
-  if text:find "^selective" then return "selective" end
-  if text:find "^none" or text:find "^no" or text == "0" then return "none" end
-  error(("recompute: got '%s', expected none, selective or full"):format(text), 0)
+  for _, pair in ipairs(words) do
+    if text:find(pair[1]) then return pair[2] end
+  end
 end
 
---- ZeRO stage; "2+sdp" shards gradients, as a plain 2 does.
+local PRECISIONS <const> = { { "fp8", "fp8" }, { "float8", "fp8" }, { "bf16", "bf16" }, { "fp16", "fp16" }, { "fp32", "fp32" },
+  { "tf32", "fp32" } }
+local function precision_of(text)
+  return first_of(PRECISIONS, text) or error(("precision: got '%s', expected bf16, fp16, fp8 or fp32"):format(text), 0)
+end
+
+local RECOMPUTE <const> = { { "full", "full" }, { "uniform", "full" }, { "block", "full" }, { "sel", "selective" }, { "^op", "selective" },
+  { "^no", "none" }, { "^off", "none" }, { "^false", "none" }, { "^0$", "none" }, { "^unknown", "none" } }
+local function recompute_of(text)
+  return first_of(RECOMPUTE, text) or error(("recompute: got '%s', expected none, selective or full"):format(text), 0)
+end
+
+--- ZeRO stage; "2+sdp" shards gradients, as a plain 2 does; FSDP shards all.
 local function zero_of(text)
-  local stage <const> = tonumber(text:match "^%d")
+  local stage <const> = text:lower():find "sdp" and not text:match "^%d" and 3 or tonumber(text:match "%d")
   if not stage or stage > 3 then error(("zero: got '%s', expected 0 to 3"):format(text), 0) end
   return math.tointeger(stage)
 end
@@ -162,6 +166,11 @@ local function stack_of(row, source)
   return "megatron"
 end
 
+--- Sizes beyond which a row is a slip of the pen.
+local MOST <const> = { n_gpus = 1 << 17, gpus_per_node = 1 << 10, layers = 1 << 12, hidden = 1 << 20, gbs = 1 << 20, mbs = 1 << 20,
+  tp = 1 << 10, pp = 1 << 10, vpp = 1 << 8, dp = 1 << 17, cp = 1 << 10, ep = 1 << 12 }
+local MOST_OPERATIONS <const> = 1 << 23 -- of a simulation: stages times microbatches
+
 local RECENT <const> = { Hopper = true, Blackwell = true }
 
 ---@param row table of measured.rows
@@ -172,6 +181,10 @@ function setup.of(row, gpus)
   for _, name in ipairs { "gpu", "n_gpus", "layers", "hidden", "gbs" } do
     if not row[name] then error(name .. ": not stated", 0) end
   end
+  for name, most in pairs(MOST) do
+    local value <const> = row[name]
+    if value and (value < 1 or value > most) then error(("%s: got %d, expected 1 to %d"):format(name, value, most), 0) end
+  end
   local source <const> = sources.of(row)
   local get <const>, assumed <const> = reader(row, source)
   local ranks <const> = machine.ranks(row, gpus)
@@ -181,6 +194,10 @@ function setup.of(row, gpus)
   local stack <const> = stack_of(row, source)
   local d <const> = degrees_of(row, get, recent and stack == "megatron" and not (row.schedule or ""):find "^1F1B" and not row.layer_split)
   local mbs <const>, microbatches <const> = batch_of(row, d, get)
+  if d.pp * d.vpp * microbatches > MOST_OPERATIONS then
+    error(("gbs, mbs: %d microbatches over %d stages, expected no more than %d together"):format(microbatches, d.pp * d.vpp,
+      MOST_OPERATIONS), 0)
+  end
   local network <const>, network_assumed <const> = machine.network(row, source, ranks[1])
   if network_assumed and row.n_gpus > per_node then assumed[#assumed + 1] = network_assumed end
   local sp = row.seq_par == 1
