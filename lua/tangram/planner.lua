@@ -33,7 +33,7 @@ planner.fields = {
   model = source "a model, or the path of a config.json",
   cluster = source "a cluster, or the path of its JSON",
   training = { type = "table", required = true, doc = "global_batch, seq_len, … (tangram.training)" },
-  parallelizer = plugin_field("uniform", "adapter that plans a slice on an island: a name, a path, or { name =, options = }"),
+  parallelizer = plugin_field("exact", "adapter that plans a slice on an island: a name, a path, or { name =, options = }"),
   cost = plugin_field("analytic", "cost model: a name, a path, or { name =, options = }"),
   prune = {
     type = "list", item = plugin_field(nil, "policy"), default = { "infeasible", "redundant", "bounded" },

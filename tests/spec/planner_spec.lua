@@ -110,7 +110,7 @@ describe("planner", function()
     assert.equal(plan_file.encode(plan_of(recipes[#recipes])), plan_file.encode(again))
   end)
 
-  it("on one island plans what uniform itself finds best for the whole model", function()
+  it("on one island plans what the parallelizer itself finds best for the whole model", function()
     local spec <const> = with(spec_of "llama-3.1-8b", { exclude = { "l1" }, gap = 0 })
     local plan <const> = assert(planner.plan(spec))
     assert.equal(1, #plan.islands)
@@ -118,7 +118,7 @@ describe("planner", function()
     local group <const> = require("tangram.islands").group(setting.cluster)
     local problem <const> = planner.problem(setting, group)
     search.prepare(problem)
-    local adapter <const>, best_s = loader.load("parallelizer", "uniform"), math.huge
+    local adapter <const>, best_s = loader.load("parallelizer", planner.fields.parallelizer.default), math.huge
     for _, microbatches in ipairs(problem.microbatches) do
       local ctx <const> = search.context(problem, group.islands[1], microbatches)
       ctx.options, ctx.memo = adapter.options, {}
