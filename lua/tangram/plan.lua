@@ -53,13 +53,13 @@ local function gpus_of(place)
 end
 
 local function count_layers(atoms, first, last)
-  local layers, embedding, head = 0, false, false
+  local halves, embedding, head = 0, false, false
   for i = first, last do
     local kind <const> = atoms[i].kind
-    if kind == "layer" or kind == "attention" then layers = layers + 1 end
+    halves = halves + (kind == "layer" and 2 or (kind == "attention" or kind == "mlp") and 1 or 0)
     embedding, head = embedding or kind == "embedding", head or kind == "head"
   end
-  return layers, embedding, head
+  return halves % 2 == 0 and halves // 2 or halves / 2, embedding, head
 end
 
 --- The cluster with each node's memory filled in.
