@@ -1,8 +1,9 @@
 #include "search/assemble.h"
 
-/* Appends the plan for positions [from, to]. It may have been asked for on an equal island, whose link classes are others. */
-static void add(const tg_run *run, tg_instance *instance, tg_partial *plans, tg_origin *origins, int pair, const tg_pair *slice,
-                const tg_compiled *compiled, int from, int to)
+/* Appends the plan for positions [from, to]. It may have been asked for on an equal island, whose link classes are
+ * others. */
+static void add(const tg_run *run, tg_instance *instance, tg_partial *plans, tg_origin *origins, int pair,
+                const tg_pair *slice, const tg_compiled *compiled, int from, int to)
 {
     if (from > to)
         return;

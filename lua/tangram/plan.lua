@@ -12,7 +12,7 @@ local order <const> = {
   "transfer_s", "successors", "inflight", "memory", "weights_bytes", "gradients_bytes", "optimizer_bytes", "activations_bytes",
   "transient_bytes", "buffers_bytes", "context_bytes", "total_bytes", "capacity_bytes", "time_parts", "time_s", "bound_s", "gap",
   "proved", "paper_s", "tokens_per_s", "model_flops_utilisation", "islands", "name", "options", "nodes", "merged", "used", "idle",
-  "reason", "best_with_s", "pairs", "all", "queried", "reused", "pruned", "failed", "constants", "value", "unit", "from", "source",
+  "reason", "best_with_s", "pairs", "all", "queried", "reused", "saved", "pruned", "failed", "constants", "value", "unit", "from", "source",
   "warnings", "top", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "kind", "network", "default", "links", "between",
 }
 

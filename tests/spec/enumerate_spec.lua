@@ -5,11 +5,13 @@ local support <const> = require "tests.spec.support"
 
 --- A random problem: a cluster of one-node islands, and an adapter that answers from a table of random plans. A plan bears so
 --- many stages behind it as its memory says; asked for more, the adapter leaves it out, so it is never faster with more.
-local function random_problem(seed)
+--- With twins, the first two islands are equal, and so are their plans and their links to the third.
+local function random_problem(seed, twins)
   local draw <const> = instances.random(seed)
   local function random(low, high) return high and draw(low, high) or draw(1, low) end
   local problem <const> = {
-    atoms = 1 + random(3), islands = twins and 3 or 1 + random(2), global_batch = ({ 2, 4, 6 })[random(1, 3)], plans = {}, boundary_bytes = {},
+    atoms = 1 + random(3), islands = twins and 3 or 1 + random(2), global_batch = ({ 2, 4, 6 })[random(1, 3)],
+    plans = {}, boundary_bytes = {},
     capacity = ({ 100.0, 60.0, 25.0 })[random(3)],
   }
   for i = 1, problem.atoms - 1 do problem.boundary_bytes[i] = random(1, 20) + 0.0 end
@@ -180,7 +182,7 @@ describe("enumeration", function()
 
   it("finds the optimum where equal islands share their answers", function()
     local both = 0
-    for seed = 1, support.scale(150) do
+    for seed = 1, math.max(60, support.scale(150)) do
       local problem <const> = random_problem(seed, true)
       local best <const> = brute_force(problem)
       local result <const> = enumerate(problem, {
@@ -198,7 +200,7 @@ describe("enumeration", function()
         if used[1] and used[2] then both = both + 1 end
       end
     end
-    assert.is_true(both >= support.scale(5), both .. " use both twins")
+    assert.is_true(both >= 1, "none uses both twins")
   end)
 
   it("loses nothing to a bound that holds, and asks for less", function()
