@@ -317,7 +317,7 @@ tg_status tg_enumerate(tg_arena *arena, const tg_problem *problem, const tg_prov
                   .arena = arena,
                   .deadline_s = tg_clock_s() + options->compose.time_limit_s};
     tg_level *levels = tg_arena_alloc(arena, (size_t)problem->microbatch_count, sizeof *levels);
-    tg_best best;
+    tg_best best = {0};
     double bound_s = INFINITY;
     int opened = 0;
     tg_status status = levels ? open_run(&run, err) : tg_fail(err, TG_EMEMORY, "out of memory");
