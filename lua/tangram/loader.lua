@@ -47,7 +47,7 @@ end
 
 --- What of the engine plugins may call: arithmetic, nothing that reaches files or other scripts.
 local engine_functions <const> = {
-  "bears", "max_inflight", "nearest", "operators", "pareto", "partition", "partition_table", "terms",
+  "bears", "knapsack", "max_inflight", "nearest", "operators", "pareto", "partition", "partition_table", "terms",
 }
 
 --- A copy of one of the library's modules for one plugin.
@@ -57,12 +57,12 @@ local function module_for_plugins(plugin, module)
     for _, name in ipairs(engine_functions) do copy[name] = core[name] end
     return copy
   elseif type(module) == "string" and (module:match "^tangram%.formulas%." or module:match "^tangram%.catalog%f[%.%z]"
-        or module:match "^tangram%.aceso%." or module == "tangram.strategies" or module == "tangram.floors" or module == "tangram.units"
-        or module == "tangram.profile") then
+        or module:match "^tangram%.aceso%." or module:match "^tangram%.galvatron%." or module == "tangram.strategies"
+        or module == "tangram.floors" or module == "tangram.units" or module == "tangram.profile") then
     return shallow(require(module))
   end
-  error(("%s: require '%s': plugins can load only tangram's formulas, catalogue, aceso, strategies, floors, units and core"):format(plugin,
-    tostring(module)), 3)
+  error(("%s: require '%s': plugins can load only tangram's formulas, catalogue, aceso, galvatron, strategies, floors, units "
+    .. "and core"):format(plugin, tostring(module)), 3)
 end
 
 --- What a plugin may use, made anew for each, so that none can patch it for another.

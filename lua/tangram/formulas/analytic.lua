@@ -259,7 +259,8 @@ return {
     },
     imbalance = {
       type = "number", default = 1, min = 1,
-      doc = "largest over mean tokens of a GPU under static expert parallelism; fully sharded experts keep a part of what exceeds 1",
+      doc = "largest over mean tokens of a GPU under static expert parallelism (LAER-MoE's logs: 1.66 with 8 experts, 1.73 with 16); "
+        .. "fully sharded experts keep a part of what exceeds 1",
     },
     allocator_slack = {
       type = "number", default = 0, min = 0, max = 1,
