@@ -64,7 +64,7 @@ local compared <const> = { "stages", "bottleneck_s", "latency_s", "sync_s", "-su
 return {
   api = 1, kind = "parallelizer", name = "aceso",
   description = "iterative bottleneck alleviation (Aceso, EuroSys 2024)",
-  options = options,
+  heuristic = true, options = options,
   atoms = function(model, ctx)
     if not ctx.options.operators then return nil end
     if not ctx.options.database then error("option 'operators': needs the option 'database'", 0) end
