@@ -22,7 +22,7 @@ function cost.complete(strategy)
   local sp = strategy.sp
   if sp == nil then sp = strategy.tp > 1 end
   local recompute = strategy.recompute or "none"
-  if type(recompute) == "table" and (recompute.kind == "none" or not recompute.layers) then recompute = recompute.kind end
+  if type(recompute) == "table" and recompute.kind == "none" then recompute = "none" end
   return {
     dp = strategy.dp, tp = strategy.tp, cp = strategy.cp or 1, ep = strategy.ep or 1, etp = strategy.etp or 1,
     zero = strategy.zero or 0, fsep = strategy.fsep or false, sp = sp, recompute = recompute,
