@@ -133,6 +133,29 @@ function loader.list(kind)
   return names
 end
 
+--- Runs a plugin's file and checks what it returns; its options are still the schema.
+local function open(kind, name, values)
+  local path <const>, text <const> = find(kind, name)
+  if not path then error(text, 0) end
+  local granted <const>, words <const> = grants_of(kind, path, values)
+  local chunk <const>, why <const> = load(text, "@" .. path, "t", environment(path, granted))
+  if not chunk then error(why, 0) end
+  local ok <const>, plugin <const> = pcall(chunk)
+  if not ok then error(("%s: %s"):format(path, tostring(plugin)), 0) end
+  local checked <const> = contract.check_plugin(kind, plugin, path)
+  checked.path, checked.source, checked.request, checked.program = path, text, name, words
+  return checked
+end
+
+--- What a plugin says of itself: name, description, and the schema of its options. Raises as `load` does.
+---@param kind "parallelizer"|"cost"|"prune"
+---@param name string a name or a path
+---@return table { name, description, options = schema }
+function loader.describe(kind, name)
+  local plugin <const> = open(kind, name, {})
+  return { name = plugin.name, description = plugin.description, options = plugin.options }
+end
+
 --- Loads a plugin by name or path and fills in its options. Raises one line for a plugin that breaks its contract.
 ---@param kind "parallelizer"|"cost"|"prune"
 ---@param request string|table a name, a path, or { name =, options = { … } }
@@ -142,19 +165,10 @@ function loader.load(kind, request)
   if type(name) ~= "string" then
     error(("%s: got a %s, expected a name or { name =, options = }"):format(contract.nouns[kind], type(name)), 0)
   end
-  local path <const>, text <const> = find(kind, name)
-  if not path then error(text, 0) end
   local values <const> = type(request) == "table" and request.options or {}
-  local granted <const>, words <const> = grants_of(kind, path, values)
-  local chunk <const>, why <const> = load(text, "@" .. path, "t", environment(path, granted))
-  if not chunk then error(why, 0) end
-  local ok <const>, plugin <const> = pcall(chunk)
-  if not ok then error(("%s: %s"):format(path, tostring(plugin)), 0) end
-  local checked <const> = contract.check_plugin(kind, plugin, path)
-  checked.path, checked.source, checked.request = path, text, name
+  local checked <const> = open(kind, name, values)
   checked.option_fields = checked.options
-  checked.options = contract.check_options(checked, values, path)
-  checked.program = words
+  checked.options = contract.check_options(checked, values, checked.path)
   return checked
 end
 
