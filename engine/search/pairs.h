@@ -60,6 +60,7 @@ typedef struct {
     tg_link_class *link_classes;
     int link_class_count;
     const int *class_island; /* link classes */
+    int *first_class;        /* islands: the first of each island's link classes */
     const tg_link *links;    /* link classes squared, [rear of the plan in front][front of the plan behind] */
     const char **names;      /* islands */
     tg_arena *arena;         /* the result's */

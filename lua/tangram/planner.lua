@@ -168,7 +168,7 @@ function planner.problem(setting, partition)
 end
 
 local function add_counts(sum, result)
-  for _, name in ipairs { "all", "queried", "reused" } do sum[name] = (sum[name] or 0) + result[name] end
+  for _, name in ipairs { "all", "queried", "reused", "saved" } do sum[name] = (sum[name] or 0) + result[name] end
   sum.pruned, sum.failed = sum.pruned or {}, sum.failed or {}
   for policy, count in pairs(result.pruned) do sum.pruned[policy] = (sum.pruned[policy] or 0) + count end
   if result.reused > 0 then sum.pruned.redundant = (sum.pruned.redundant or 0) + result.reused end
