@@ -6,7 +6,8 @@ local plan <const> = {}
 
 --- Order of the fields in the file; what is not named follows by letters.
 local order <const> = {
-  "format", "version", "granularity", "atoms", "model", "cluster", "training", "parallelizer", "cost", "target", "objective", "p2p", "warmup",
+  "format", "version", "granularity", "atoms", "model", "cluster", "training", "parallelizer", "cost",
+  "target", "objective", "p2p", "warmup",
   "microbatches", "stopped", "stages", "island", "node", "indices", "gpus", "first", "last", "layers", "has_embedding", "has_head",
   "strategy", "dp", "tp", "cp", "ep", "etp", "zero", "sp", "fsep", "recompute", "offload", "forward_s", "backward_s", "sync_s",
   "transfer_s", "successors", "inflight", "memory", "weights_bytes", "gradients_bytes", "optimizer_bytes", "activations_bytes",
