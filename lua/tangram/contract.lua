@@ -40,6 +40,7 @@ contract.plugins = {
     key = { type = "function", doc = "key(pair, ctx): pairs of equal key share one query" },
     keep = { type = "function", doc = "keep(pair, ctx): true, or false, why" },
     bound = { type = "function", doc = "bound(pair, ctx): least seconds a microbatch of any sequence with it" },
+    by_cost = { type = "boolean", default = false, doc = "it reads ctx.cost: off for adapters with times of their own" },
     safe = { type = "boolean", default = false, doc = "it can't lose the optimum" },
   }),
 }

@@ -6,7 +6,8 @@ local plan <const> = {}
 
 --- Order of the fields in the file; what is not named follows by letters.
 local order <const> = {
-  "format", "version", "granularity", "model", "cluster", "training", "parallelizer", "cost", "target", "objective", "p2p", "warmup",
+  "format", "version", "granularity", "atoms", "model", "cluster", "training", "parallelizer", "cost",
+  "target", "objective", "p2p", "warmup",
   "microbatches", "stopped", "stages", "island", "node", "indices", "gpus", "first", "last", "layers", "has_embedding", "has_head",
   "strategy", "dp", "tp", "cp", "ep", "etp", "zero", "sp", "fsep", "recompute", "offload", "forward_s", "backward_s", "sync_s",
   "transfer_s", "successors", "inflight", "memory", "weights_bytes", "gradients_bytes", "optimizer_bytes", "activations_bytes",
@@ -254,7 +255,8 @@ function plan.build(setting, outcome)
   counts.failed = failures(outcome)
   note_tied(setting, stages)
   return {
-    format = "tangram.plan/1", version = core.version, granularity = spec.granularity, model = setting.model,
+    format = "tangram.plan/1", version = core.version, granularity = setting.own_atoms and "adapter" or spec.granularity,
+    atoms = setting.own_atoms and #setting.atoms or nil, model = setting.model,
     cluster = filled_in(setting.cluster), training = setting.training,
     parallelizer = { name = setting.parallelizer.name, options = setting.parallelizer.options },
     cost = { name = setting.cost.name, options = setting.cost_plugin.options }, target = core.null,

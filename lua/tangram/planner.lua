@@ -69,8 +69,8 @@ local function atoms_of(model, training, spec, parallelizer)
   if not standard then error(why, 0) end
   local own <const> = parallelizer.atoms
     and parallelizer.atoms(model, { training = training, atoms = standard, options = parallelizer.options })
-  if not own then return standard end
-  return require("tangram.atoms").check(parallelizer, own)
+  if not own then return standard, false end
+  return require("tangram.atoms").check(parallelizer, own), true
 end
 
 --- A cost whose stages are known as such (search.lua tells whether an adapter's times are the cost model's).
@@ -116,7 +116,7 @@ function planner.setting(spec)
   if not precision then error(note, 0) end
   setting.training.precision = precision
   warn { note }
-  setting.atoms = atoms_of(setting.model, setting.training, spec, setting.parallelizer)
+  setting.atoms, setting.own_atoms = atoms_of(setting.model, setting.training, spec, setting.parallelizer)
   setting.cost = tracked(setting.cost_plugin)
   setting.log = function(text) warn { text } end
   if spec.store then

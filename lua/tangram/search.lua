@@ -149,14 +149,14 @@ local function policies(problem, slice_of, view_of)
   local having <const> = function(name)
     local list <const> = {}
     for _, policy in ipairs(problem.policies) do
-      if policy[name] then list[#list + 1] = policy end
+      if policy[name] and (problem.bounds or not policy.by_cost) then list[#list + 1] = policy end
     end
     return #list > 0 and list or nil
   end
   local pair_of <const> = function(island, first, last)
     return { slice = slice_of(first, last), island = problem.islands[island] }
   end
-  local keeping <const>, keyed <const>, bounding <const> = having "keep", having "key", problem.bounds and having "bound"
+  local keeping <const>, keyed <const>, bounding <const> = having "keep", having "key", having "bound"
   local keep <const> = keeping and function(island, first, last, microbatches)
     local pair <const> = pair_of(island, first, last)
     for _, policy in ipairs(keeping) do

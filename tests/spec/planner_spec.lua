@@ -159,6 +159,29 @@ describe("planner", function()
   end)
 end)
 
+describe("an adapter with atoms and times of its own", function()
+  it("is planned, with no pair dropped by the cost model, and its plan passes both checks", function()
+    local plan <const> = assert(planner.plan {
+      model = { name = "m", family = "gpt2", layers = 4, hidden = 1024, heads = 16, vocab = 50272 },
+      cluster = {
+        nodes = { { name = "a", gpu = "a100-sxm4-40", gpus = 4 }, { name = "t", gpu = "t4", gpus = 4 } },
+        network = { default = { bytes_per_s = 1e11 } },
+      },
+      training = { global_batch = 32, seq_len = 1024 }, parallelizer = "tests/spec/fixtures/thirds.lua", gap = 0,
+    })
+    assert.equal("adapter", plan.granularity)
+    assert.equal(12, plan.atoms)
+    assert.is_nil(plan.pairs.pruned.bounded)
+    assert.is_nil(plan.pairs.pruned.infeasible)
+    assert.is_true(checked_by_oracle(plan))
+    -- 312 against 65 TFLOP/s: 10 of 12 thirds on the A100s balance best
+    assert.equal(2, #plan.stages)
+    for _, stage in ipairs(plan.stages) do
+      assert.equal(stage.island == "t4" and 2 or 10, stage.last - stage.first)
+    end
+  end)
+end)
+
 describe("a plan that does not fit", function()
   local spec <const> = {
     model = { name = "gpt3-13b", family = "gpt2", layers = 40, hidden = 5120, heads = 40, vocab = 50272, positions = 2048 },
