@@ -91,13 +91,14 @@ describe("a cost model's link", function()
       end
       local made <const> = assert(faulty.plan { parallelizer = adapter(), prune = {},
         cost = path(("link = function(link, ctx) %s end"):format(faulty.ways[name])) })
-      assert.is_true(faulty.noted(made, "^cost model 'mine': link%(%) is called no more, it failed for the link from .* to .*: .*" .. pattern))
+      assert.is_true(faulty.noted(made,
+        "^cost model 'mine': link%(%) is called no more, it failed for the link from .* to .*: .*" .. pattern))
       assert.equal(assert(faulty.plan { parallelizer = adapter(), prune = {}, cost = path "" }).time_s, made.time_s)
     end)
   end
 
   it("and its list of constants that fails leaves the list empty", function()
-    local path <const> = cost_model("return good"):gsub("", "")
+    local path <const> = cost_model "return good"
     local source <const> = support.read(path):gsub("name = \"mine\",", "name = \"mine\", constants_used = function() error 'boom' end,")
     support.write(path, source)
     local made <const> = assert(faulty.plan { cost = path, parallelizer = adapter(), prune = {} })

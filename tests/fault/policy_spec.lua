@@ -14,7 +14,7 @@ local reasons <const> = {
   raises = "mine%.lua:%d+: boom", raises_a_table = "raised a table", raises_in_tostring = "raised a table",
   raises_nil = "raised a nil", overflows = "stack overflow", loops = "time limit reached", loops_in_pcall = "time limit reached",
   loops_in_handler = "time limit reached", eats_memory = "not enough memory", eats_memory_in_pcall = "time limit reached",
-  returns_nothing = "returned a nil|returned nil|a nil", returns_text = "returned a string|returned a string", returns_a_cycle = "returned a table",
+  returns_nothing = "returned a nil", returns_text = "returned a string", returns_a_cycle = "returned a table",
   returns_a_trap = "returned a table",
 }
 
