@@ -34,7 +34,7 @@ static tg_status compose_level(tg_run *run, tg_level *level, int required_island
             options.effort = LEFT_OUT_EFFORT;
             options.gap = fmax(options.gap, LEFT_OUT_GAP);
         }
-        options.time_limit_s = run->deadline_s - tg_clock_s();
+        options.time_limit_s = fmax(0, run->deadline_s - tg_clock_s());
         tg_status status = tg_assemble(run, level, &arena, &instance, &origins, err);
         if (status == TG_OK)
             status = tg_compose(&arena, &instance, &options, &found, err);
