@@ -165,7 +165,7 @@ function planner.problem(setting, partition)
     training = setting.training, microbatches = trainings.microbatch_counts(setting.training),
     parallelizer = setting.parallelizer, cost_plugin = plugin, policies = setting.policies, bounds = bounds,
     seconds = spec.query_seconds, memory_bytes = spec.query_memory_bytes, workers = spec.workers or core.processors(),
-    store = setting.store, log = setting.log, note = function(text) setting.log(tostring(text):sub(1, 300)) end,
+    store = setting.store, log = setting.log, note = function(text) setting.log((tostring(text):sub(1, 300):gsub("%c", " "))) end,
   }
   search.prepare(problem)
   problem.sight = views.new(problem)

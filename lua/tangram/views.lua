@@ -15,20 +15,23 @@ local function is_place(first, last, count)
   return math.type(first) == "integer" and math.type(last) == "integer" and 1 <= first and first <= last and last <= count
 end
 
+local function list_of(items) return table.move(items, 1, #items, 1, {}) end
+
+--- The plugin's own copies. The lists that contexts show are others than those that slices and places are made from.
 local function copies(problem)
   local own <const> = { model = plain(problem.model), atoms = plain(problem.atoms), training = plain(problem.training), islands = {} }
   for i, island in ipairs(problem.islands) do own.islands[i] = islands.new(plain(island)) end
+  own.shown_atoms, own.shown_islands = list_of(own.atoms), list_of(own.islands)
   return own
 end
 
 --- The ctx of an island and B. A cost model has no ctx.cost.
 local function context(problem, own, plugin, index, microbatches, cost)
-  local island <const> = own.islands[index]
   return {
-    model = own.model, atoms = own.atoms, islands = own.islands, training = own.training, microbatches = microbatches,
-    samples = own.training.global_batch // microbatches, successors = 0, capacity_bytes = problem.capacity_bytes[island.index],
+    model = own.model, atoms = own.shown_atoms, islands = own.shown_islands, training = own.training, microbatches = microbatches,
+    samples = problem.training.global_batch // microbatches, successors = 0, capacity_bytes = problem.capacity_bytes[index],
     cost = cost, log = function(text) problem.note(text) end, budget = { share = 1, seconds = problem.seconds },
-    tied_link = own.model.tied and plain(problem.tied_links[island.index]) or nil, options = plain(plugin.options), memo = {},
+    tied_link = problem.model.tied and plain(problem.tied_links[index]) or nil, options = plain(plugin.options), memo = {},
   }
 end
 
