@@ -15,13 +15,15 @@ typedef struct {
     bool required;
 } field;
 
-enum { MOST_FIELDS = 32 };
+/* What an answer may hold, so that a faulty one is refused before it fills the memory: plans are compared in pairs. */
+enum { MOST_FIELDS = 32, MOST_CANDIDATES = 10000, MOST_STAGES = 100000, MOST_PARTS = 32, LONGEST_NAME = 64 };
 
 typedef struct {
     lua_State *L;
     tg_arena *arena;
     tg_error *err;
     int plan, stage; /* from 1, for messages */
+    lua_Integer stages_left;
 } reader;
 
 static tg_status refuse(const reader *r, const char *name, const char *got, const char *expected)
@@ -199,12 +201,15 @@ static tg_status read_parts(const reader *r, const char *name, const tg_part **o
         size_t n = 0;
         for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1))
             n++;
+        if (n > MOST_PARTS)
+            return refuse_value(r, name, "a table of at most 32 parts");
         tg_part *parts = tg_arena_alloc(r->arena, n, sizeof *parts);
         if (!parts)
             return tg_fail(r->err, TG_EMEMORY, "out of memory");
         for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
-            if (lua_type(L, -2) != LUA_TSTRING || lua_type(L, -1) != LUA_TNUMBER || !isfinite(lua_tonumber(L, -1)))
-                return refuse_value(r, name, "a table of names and finite numbers");
+            if (lua_type(L, -2) != LUA_TSTRING || lua_rawlen(L, -2) > LONGEST_NAME || lua_type(L, -1) != LUA_TNUMBER ||
+                !isfinite(lua_tonumber(L, -1)))
+                return refuse_value(r, name, "a table of short names and finite numbers");
             parts[*count] =
                 (tg_part){.name = tg_arena_strdup(r->arena, lua_tostring(L, -2)), .value = lua_tonumber(L, -1)};
             if (!parts[(*count)++].name)
@@ -262,8 +267,12 @@ static tg_status read_candidate(reader *r, tg_candidate *out)
         return tg_fail(r->err, TG_EPROVIDER, "plan %d: got a %s, expected a list of stages", r->plan,
                        luaL_typename(L, -1));
     lua_Integer count = (lua_Integer)lua_rawlen(L, -1);
-    if (count < 1 || count > 100000)
-        return tg_fail(r->err, TG_EPROVIDER, "plan %d: got %d stages, expected at least 1", r->plan, (int)count);
+    if (count < 1)
+        return tg_fail(r->err, TG_EPROVIDER, "plan %d: got 0 stages, expected at least 1", r->plan);
+    r->stages_left -= count;
+    if (r->stages_left < 0)
+        return tg_fail(r->err, TG_EPROVIDER, "plan %d: more than %d stages in all plans together", r->plan,
+                       MOST_STAGES);
     lua_Integer named = 0;
     for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
         bool idle = lua_type(L, -2) == LUA_TSTRING && strcmp(lua_tostring(L, -2), "idle") == 0;
@@ -291,8 +300,6 @@ static tg_status read_candidate(reader *r, tg_candidate *out)
     return TG_OK;
 }
 
-enum { MOST_CANDIDATES = 100000 };
-
 tg_status tg_read_candidates(lua_State *L, int index, tg_arena *arena, tg_answer *out, tg_error *err)
 {
     int top = lua_gettop(L);
@@ -302,14 +309,15 @@ tg_status tg_read_candidates(lua_State *L, int index, tg_arena *arena, tg_answer
                        luaL_typename(L, index));
     lua_Integer count = (lua_Integer)lua_rawlen(L, index);
     if (count < 1 || count > MOST_CANDIDATES)
-        return tg_fail(err, TG_EPROVIDER, "plan() returned %d plans, expected 1 to %d, or nil and why", (int)count,
-                       MOST_CANDIDATES);
+        return tg_fail(err, TG_EPROVIDER, "plan() returned %lld plans, expected 1 to %d, or nil and why",
+                       (long long)count, MOST_CANDIDATES);
     tg_candidate *candidates = tg_arena_alloc(arena, (size_t)count, sizeof *candidates);
     if (!candidates)
         return tg_fail(err, TG_EMEMORY, "out of memory");
     tg_status status = TG_OK;
+    reader r = {.L = L, .arena = arena, .err = err, .stages_left = MOST_STAGES};
     for (lua_Integer c = 1; c <= count && status == TG_OK; c++) {
-        reader r = {.L = L, .arena = arena, .err = err, .plan = (int)c};
+        r.plan = (int)c;
         lua_rawgeti(L, index, c);
         status = read_candidate(&r, &candidates[c - 1]);
         lua_settop(L, top);

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "bind/embedded.h"
+
 /* core.nearest(word, words) -> the nearest of words, or nil */
 static int nearest(lua_State *L)
 {
@@ -43,6 +45,14 @@ static int is_terminal(lua_State *L)
     return 1;
 }
 
+/* core.processors() -> how many the machine has online */
+static int processors(lua_State *L)
+{
+    long count = sysconf(_SC_NPROCESSORS_ONLN);
+    lua_pushinteger(L, count > 0 ? count : 1);
+    return 1;
+}
+
 int luaopen_tangram_core(lua_State *L)
 {
     luaL_checkversion(L);
@@ -53,9 +63,12 @@ int luaopen_tangram_core(lua_State *L)
     lua_setfield(L, -2, "nearest");
     lua_pushcfunction(L, is_terminal);
     lua_setfield(L, -2, "is_terminal");
+    lua_pushcfunction(L, processors);
+    lua_setfield(L, -2, "processors");
     lua_pushcfunction(L, list_folder);
     lua_setfield(L, -2, "list_folder");
     tg_open_state(L);
+    tg_open_embedded(L);
     tg_open_json(L);
     tg_open_compose(L);
     tg_open_model(L);

@@ -7,225 +7,10 @@
 #include "bind/convert.h"
 #include "bind/core.h"
 #include "bind/lcluster.h"
+#include "bind/lprovider.h"
 #include "bind/lstore.h"
+#include "bind/lworker.h"
 #include "search/enumerate.h"
-
-/* The provider's self. The functions stand in the table at index callbacks. */
-typedef struct {
-    lua_State *L;
-    int callbacks;
-    tg_arena *arena; /* for policies' names */
-    tg_store *store; /* NULL: none */
-} lua_provider;
-
-/* Pushes the callback, false if there is none. */
-static bool push_callback(const lua_provider *provider, const char *name)
-{
-    luaL_checkstack(provider->L, 16, NULL);
-    if (lua_getfield(provider->L, provider->callbacks, name) == LUA_TFUNCTION)
-        return true;
-    lua_pop(provider->L, 1);
-    return false;
-}
-
-static void push_slice(lua_State *L, const tg_query *query)
-{
-    lua_pushinteger(L, query->island + 1);
-    lua_pushinteger(L, query->first + 1);
-    lua_pushinteger(L, query->last);
-}
-
-static tg_status callback_failed(lua_State *L, const char *name, tg_error *err)
-{
-    return tg_fail(err, TG_EPROVIDER, "%s: %s", name, lua_tostring(L, -1));
-}
-
-/* Copies the first line of the message at the top of the stack. */
-static const char *copy_line(lua_State *L, tg_arena *arena)
-{
-    const char *text = luaL_tolstring(L, -1, NULL);
-    char *copied = tg_arena_strdup(arena, text);
-    if (copied)
-        copied[strcspn(copied, "\n")] = '\0';
-    lua_pop(L, 1);
-    return copied;
-}
-
-static tg_status ask(void *self, const tg_query *query, tg_arena *arena, tg_answer *out, tg_error *err)
-{
-    lua_provider *provider = self;
-    lua_State *L = provider->L;
-    int top = lua_gettop(L);
-    push_callback(provider, "plan");
-    push_slice(L, query);
-    lua_pushinteger(L, query->microbatches);
-    lua_pushinteger(L, query->successors);
-    tg_status status = TG_OK;
-    tg_error wrong;
-    if (lua_pcall(L, 5, 4, 0) != LUA_OK) {
-        out->outcome = TG_FAILED;
-        out->why = copy_line(L, arena);
-        lua_settop(L, top);
-        return out->why ? TG_OK : tg_fail(err, TG_EMEMORY, "out of memory");
-    }
-    if (lua_isstring(L, top + 4)) {
-        out->notes = tg_arena_strdup(arena, lua_tostring(L, top + 4));
-        status = out->notes ? TG_OK : TG_EMEMORY;
-    }
-    out->own_times = lua_toboolean(L, top + 3);
-    lua_settop(L, top + 2);
-    if (lua_isnil(L, -2)) {
-        out->outcome = TG_NO_PLAN;
-        out->why = lua_isnil(L, -1) ? tg_arena_strdup(arena, "no reason given") : copy_line(L, arena);
-    } else if (status == TG_OK) {
-        status = tg_read_candidates(L, top + 1, arena, out, &wrong);
-        if (status == TG_EPROVIDER) {
-            out->outcome = TG_FAILED;
-            out->why = tg_arena_strdup(arena, wrong.message);
-            status = TG_OK;
-        }
-    }
-    lua_settop(L, top);
-    if (status == TG_OK && out->outcome != TG_ANSWERED && !out->why)
-        status = TG_EMEMORY;
-    return status == TG_OK ? TG_OK : tg_fail(err, status, "out of memory");
-}
-
-static tg_status identity(void *self, const tg_query *query, tg_arena *arena, tg_identity *out, tg_error *err)
-{
-    lua_provider *provider = self;
-    lua_State *L = provider->L;
-    int top = lua_gettop(L);
-    push_callback(provider, "identity");
-    push_slice(L, query);
-    lua_pushinteger(L, query->microbatches);
-    lua_pushinteger(L, query->successors);
-    if (lua_pcall(L, 5, 3, 0) != LUA_OK)
-        return callback_failed(L, "identity", err);
-    const char **const texts[] = {&out->scope, &out->description, &out->rest};
-    for (int i = 0; i < 3; i++) {
-        const char *text = lua_tostring(L, top + 1 + i);
-        *texts[i] = text ? tg_arena_strdup(arena, text) : NULL;
-        if (!*texts[i])
-            return text ? tg_fail(err, TG_EMEMORY, "out of memory")
-                        : tg_fail(err, TG_EPROVIDER, "identity: expected three strings");
-    }
-    lua_settop(L, top);
-    return TG_OK;
-}
-
-static tg_status plan(void *self, const tg_query *query, tg_arena *arena, tg_answer *out, tg_error *err)
-{
-    lua_provider *provider = self;
-    tg_provider asking = {.self = self, .plan = ask, .identity = identity};
-    return provider->store ? tg_stored_plan(provider->store, &asking, query, arena, out, err)
-                           : ask(self, query, arena, out, err);
-}
-
-static void answered(void *self, const tg_query *query, const tg_answer *answer)
-{
-    (void)query;
-    lua_provider *provider = self;
-    lua_State *L = provider->L;
-    if (!answer->own_times && !answer->notes)
-        return;
-    push_callback(provider, "answered");
-    lua_pushboolean(L, answer->own_times);
-    lua_pushstring(L, answer->notes);
-    if (lua_pcall(L, 2, 0, 0) != LUA_OK)
-        lua_pop(L, 1);
-}
-
-static tg_status keep(void *self, const tg_query *query, const char **policy, tg_error *err)
-{
-    lua_provider *provider = self;
-    lua_State *L = provider->L;
-    *policy = NULL;
-    push_callback(provider, "keep");
-    push_slice(L, query);
-    lua_pushinteger(L, query->microbatches);
-    if (lua_pcall(L, 4, 1, 0) != LUA_OK)
-        return callback_failed(L, "keep", err);
-    if (lua_type(L, -1) == LUA_TSTRING) {
-        *policy = tg_arena_strdup(provider->arena, lua_tostring(L, -1));
-        if (!*policy)
-            return tg_fail(err, TG_EMEMORY, "out of memory");
-    }
-    lua_pop(L, 1);
-    return TG_OK;
-}
-
-static tg_status key(void *self, const tg_query *query, uint64_t *out, tg_error *err)
-{
-    lua_provider *provider = self;
-    lua_State *L = provider->L;
-    push_callback(provider, "key");
-    push_slice(L, query);
-    if (lua_pcall(L, 3, 1, 0) != LUA_OK)
-        return callback_failed(L, "key", err);
-    size_t size;
-    const char *text = lua_tolstring(L, -1, &size);
-    if (!text)
-        return tg_fail(err, TG_EPROVIDER, "key: got a %s, expected a string", luaL_typename(L, -1));
-    *out = tg_hash_bytes(TG_HASH_START, text, size);
-    lua_pop(L, 1);
-    return TG_OK;
-}
-
-static tg_status bound(void *self, const tg_query *query, double *bound_s, tg_error *err)
-{
-    lua_provider *provider = self;
-    lua_State *L = provider->L;
-    push_callback(provider, "bound");
-    push_slice(L, query);
-    lua_pushinteger(L, query->microbatches);
-    if (lua_pcall(L, 4, 1, 0) != LUA_OK)
-        return callback_failed(L, "bound", err);
-    *bound_s = lua_tonumber(L, -1);
-    if (lua_type(L, -1) != LUA_TNUMBER || isnan(*bound_s))
-        return tg_fail(err, TG_EPROVIDER, "bound: got %s, expected seconds", luaL_tolstring(L, -1, NULL));
-    lua_pop(L, 1);
-    return TG_OK;
-}
-
-static tg_status price_link(void *self, int from, int to, tg_link *link, tg_error *err)
-{
-    lua_provider *provider = self;
-    lua_State *L = provider->L;
-    push_callback(provider, "link");
-    lua_pushinteger(L, from + 1);
-    lua_pushinteger(L, to + 1);
-    lua_pushnumber(L, link->latency_s);
-    lua_pushnumber(L, link->bytes_per_s);
-    if (lua_pcall(L, 4, 2, 0) != LUA_OK)
-        return callback_failed(L, "link", err);
-    link->latency_s = lua_tonumber(L, -2);
-    link->bytes_per_s = lua_tonumber(L, -1);
-    if (!(link->latency_s >= 0) || !(link->bytes_per_s > 0) || isinf(link->latency_s))
-        return tg_fail(err, TG_EPROVIDER, "link: expected a latency of at least 0 and a rate above 0");
-    lua_pop(L, 2);
-    return TG_OK;
-}
-
-static void progress(void *self, int microbatches, double share, double best_s)
-{
-    lua_provider *provider = self;
-    lua_State *L = provider->L;
-    push_callback(provider, "progress");
-    lua_pushinteger(L, microbatches);
-    lua_pushnumber(L, share);
-    lua_pushnumber(L, best_s);
-    if (lua_pcall(L, 3, 0, 0) != LUA_OK)
-        lua_pop(L, 1);
-}
-
-static bool has_callback(const lua_provider *provider, const char *name)
-{
-    bool has = push_callback(provider, name);
-    if (has)
-        lua_pop(provider->L, 1);
-    return has;
-}
 
 static double *read_numbers(lua_State *L, const char *name, tg_arena *arena, size_t expected)
 {
@@ -403,6 +188,7 @@ static void push_enumeration(lua_State *L, const tg_enumeration *found, int isla
     lua_setfield(L, -2, "pruned");
     push_complaints(L, "failed", found->failed, found->failed_count);
     push_complaints(L, "refused", found->refused, found->refused_count);
+    push_complaints(L, "unsteady", found->unsteady, found->unsteady_count);
     if (!found->found)
         return;
     push_choice(L, &found->best);
@@ -432,37 +218,55 @@ static void push_enumeration(lua_State *L, const tg_enumeration *found, int isla
     push_left_out(L, found, islands);
 }
 
+static tg_query_limits read_limits(lua_State *L, double time_limit_s)
+{
+    double bytes = tg_number_field_or(L, 1, "query_memory_bytes", INFINITY);
+    return (tg_query_limits){.seconds = tg_number_field_or(L, 1, "query_seconds", INFINITY),
+                             .bytes = bytes < 0x1p62 ? (size_t)bytes : SIZE_MAX,
+                             .deadline_s = tg_clock_s() + time_limit_s};
+}
+
 /* core.enumerate(spec) -> result | nil, why. spec: cluster, islands (of cluster:islands), capacity_bytes (by island),
  * flops and boundary_bytes (by atom, one sample), global_batch, microbatches (falling), gap, top, cutoff, time_limit_s,
- * objective, p2p, warmup, left_out, any, store, and the callbacks, with indices from 1, slices inclusive:
- *   plan(island, first, last, microbatches, successors) -> list of plans | nil, why; then own_times, notes (or nil)
- *   identity(same) -> scope, description, rest (tg_identity), needed with store
- *   answered(own_times, notes), of answers with either; key(island, first, last) -> string
- *   keep(island, first, last, microbatches) -> nil | policy's name; bound(same) -> seconds
- *   link(from, to, latency_s, bytes_per_s) -> latency_s, bytes_per_s; progress(microbatches, share, best_s) */
+ * objective, p2p, warmup, left_out, any, store, query_seconds, query_memory_bytes. Who plans: either worker, the text that
+ * each of `workers` states gives to the module tangram.worker, whose function returns plan; or plan itself, in this
+ * state. Callbacks, with indices from 1, slices inclusive:
+ *   plan(island, first, last, microbatches, successors) -> list of plans | nil; why; then own_times, notes (or nil)
+ *   identity(same) -> scope, description, rest (tg_identity), needed with plan and store
+ *   answered(own_times, notes), of answers with either, in the order of asking
+ *   key(island, first, last) -> string
+ *   keep(island, first, last, microbatches) -> nil | policy's name
+ *   bound(island, first, last, microbatches) -> seconds
+ *   link(from, to, latency_s, bytes_per_s) -> latency_s, bytes_per_s
+ *   progress(microbatches, share, best_s) */
 static int enumerate(lua_State *L)
 {
     luaL_checktype(L, 1, LUA_TTABLE);
     lua_settop(L, 1);
     tg_arena *arena = tg_push_arena(L);
-    lua_provider self = {.L = L, .callbacks = 1, .arena = arena};
     tg_problem problem = read_problem(L, arena);
     tg_enumerate_options options = read_options(L);
-    tg_provider provider = {.self = &self, .plan = plan};
-    if (!has_callback(&self, "plan"))
-        return luaL_error(L, "field 'plan': missing, expected a function");
-    provider.answered = has_callback(&self, "answered") ? answered : NULL;
-    provider.keep = has_callback(&self, "keep") ? keep : NULL;
-    provider.key = has_callback(&self, "key") ? key : NULL;
-    provider.bound = has_callback(&self, "bound") ? bound : NULL;
-    provider.link = has_callback(&self, "link") ? price_link : NULL;
-    provider.progress = has_callback(&self, "progress") ? progress : NULL;
+    tg_query_limits limits = read_limits(L, options.compose.time_limit_s);
+    tg_lua_provider self = {.L = L, .callbacks = 1, .arena = arena, .limits = limits};
     if (lua_getfield(L, 1, "store") != LUA_TNIL) /* the table keeps it alive */
         self.store = tg_check_store(L, lua_gettop(L));
-    lua_pop(L, 1);
+    tg_provider provider;
+    tg_make_lua_provider(&self, &provider);
+    int count = tg_integer_field_or(L, 1, "workers", 1, 1024, 1);
+    size_t size;
+    lua_getfield(L, 1, "worker");
+    const char *text = lua_tolstring(L, -1, &size); /* stays on the stack */
+    if (!text && !provider.plan)
+        return luaL_error(L, "field 'plan': missing, expected a function");
+    tg_worker_source source;
+    tg_workers workers;
+    if (text)
+        tg_make_lua_workers(L, text, size, count, &limits, self.store, &source, &workers);
     tg_enumeration found;
     tg_error err;
-    tg_status status = tg_enumerate(arena, &problem, &provider, &options, &found, &err);
+    tg_status status = tg_enumerate(arena, &problem, &provider, text ? &workers : NULL, &options, &found, &err);
+    if (text)
+        tg_finish_lua_workers(&source, count);
     if (status != TG_OK)
         return tg_cluster_failure(L, status, &err);
     push_enumeration(L, &found, problem.island_count);

@@ -283,10 +283,11 @@ void tg_open_terms(lua_State *L)
                                          {"max_successors", max_successors},
                                          {NULL, NULL}};
     static const luaL_Reg methods[] = {
-        {"split", terms_split}, {"probe", terms_probe}, {"stage", terms_stage}, {"__len", terms_length}, {NULL, NULL}};
+        {"split", terms_split}, {"probe", terms_probe}, {"stage", terms_stage}, {NULL, NULL}};
     if (luaL_newmetatable(L, TERMS)) {
-        luaL_setfuncs(L, methods, 0);
-        lua_pushvalue(L, -1);
+        lua_pushcfunction(L, terms_length);
+        lua_setfield(L, -2, "__len");
+        luaL_newlib(L, methods); /* not the metatable: plugins could reach it as a field and change it */
         lua_setfield(L, -2, "__index");
         lua_pushliteral(L, "tangram.Terms");
         lua_setfield(L, -2, "__metatable");

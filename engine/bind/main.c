@@ -10,33 +10,6 @@
 #include "bind/embedded.h"
 #include "bind/lrepl.h"
 
-static int load_embedded(lua_State *L)
-{
-    const tg_embedded *module = lua_touserdata(L, lua_upvalueindex(1));
-    char chunk[128];
-    snprintf(chunk, sizeof chunk, "@%s", module->name);
-    if (luaL_loadbufferx(L, (const char *)module->source, module->size, chunk, "t") != LUA_OK)
-        return lua_error(L);
-    lua_pushstring(L, module->name);
-    lua_call(L, 1, 1);
-    return 1;
-}
-
-static void preload(lua_State *L)
-{
-    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
-    for (const tg_embedded *module = tg_embedded_modules; module->name; module++) {
-        lua_pushlightuserdata(L, (void *)(uintptr_t)module);
-        lua_pushcclosure(L, load_embedded, 1);
-        lua_setfield(L, -2, module->name);
-    }
-    lua_pushcfunction(L, luaopen_tangram_core);
-    lua_setfield(L, -2, "tangram.core");
-    lua_pushcfunction(L, luaopen_tangram_terminal);
-    lua_setfield(L, -2, "tangram.terminal");
-    lua_pop(L, 1);
-}
-
 /* Pushes the folders of plugins: where the program lies, for a build folder, and where they are installed. */
 static void push_places(lua_State *L)
 {
@@ -56,7 +29,11 @@ static int run(lua_State *L)
     char **argv = lua_touserdata(L, 2);
     luaL_openlibs(L);
     lua_gc(L, LUA_GCINC, 400, 0, 0); /* planning makes many small tables: collect less often */
-    preload(L);
+    tg_preload(L, tg_embedded_modules);
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
+    lua_pushcfunction(L, luaopen_tangram_terminal);
+    lua_setfield(L, -2, "tangram.terminal");
+    lua_pop(L, 1);
     lua_createtable(L, argc, 1);
     for (int i = 0; i < argc; i++) {
         lua_pushstring(L, argv[i]);

@@ -1,6 +1,7 @@
 #include "bind/state.h"
 
 #include <float.h>
+#include <stdint.h>
 #include <string.h>
 
 /* A signal handler can reach nothing else: the one mutable global of the program. */
@@ -13,12 +14,12 @@ const volatile sig_atomic_t *tg_stop_flag(void)
 
 void tg_request_stop(void)
 {
-    stop_requested = 1;
+    __atomic_store_n(&stop_requested, 1, __ATOMIC_RELAXED); /* workers read it in their threads */
 }
 
 void tg_clear_stop(void)
 {
-    stop_requested = 0;
+    __atomic_store_n(&stop_requested, 0, __ATOMIC_RELAXED);
 }
 
 static int traceback(lua_State *L)
@@ -41,6 +42,20 @@ int tg_protected_call(lua_State *L, int nargs, int nresults)
     int status = lua_pcall(L, nargs, nresults, base);
     lua_remove(L, base);
     return status;
+}
+
+void tg_push_message(lua_State *L, int index)
+{
+    enum { LONGEST = 500 };
+    if (lua_type(L, index) != LUA_TSTRING) {
+        /* no metamethods: they would be the plugin's */
+        lua_pushfstring(L, "raised a %s, expected a message", luaL_typename(L, index));
+        return;
+    }
+    size_t size;
+    const char *text = lua_tolstring(L, index, &size);
+    size_t line = strcspn(text, "\n");
+    lua_pushlstring(L, text, line < LONGEST ? line : LONGEST);
 }
 
 int tg_push_failure(lua_State *L, const tg_error *err)
@@ -70,21 +85,23 @@ tg_arena *tg_push_arena(lua_State *L)
 
 enum { CHECK_EVERY = 10000 }; /* instructions between two looks at the clock */
 
-static const char DEADLINE = 0, INTERRUPTIBLE = 0; /* their addresses are the registry's keys */
+static const char LIMITS = 0, INTERRUPTIBLE = 0; /* their addresses are the registry's keys */
 
-static double deadline_of(lua_State *L)
+/* The limits in force in a state, on the C stack of the call that set them. */
+typedef struct {
+    double deadline_s;
+    size_t left_bytes; /* by which the state may still grow */
+    lua_Alloc alloc;   /* what stood before */
+    void *alloc_self;
+    tg_cut cut;
+} limits;
+
+static limits *limits_of(lua_State *L)
 {
-    double deadline = DBL_MAX;
-    if (lua_rawgetp(L, LUA_REGISTRYINDEX, &DEADLINE) == LUA_TNUMBER)
-        deadline = lua_tonumber(L, -1);
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &LIMITS);
+    limits *now = lua_touserdata(L, -1);
     lua_pop(L, 1);
-    return deadline;
-}
-
-static void set_deadline(lua_State *L, double deadline)
-{
-    lua_pushnumber(L, deadline);
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &DEADLINE);
+    return now;
 }
 
 static bool is_interruptible(lua_State *L)
@@ -94,47 +111,124 @@ static bool is_interruptible(lua_State *L)
     return result;
 }
 
+static lua_State *main_thread(lua_State *L)
+{
+    lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_MAINTHREAD);
+    lua_State *thread = lua_tothread(L, -1);
+    lua_pop(L, 1);
+    return thread;
+}
+
 static void check_limits(lua_State *L, lua_Debug *ar)
 {
     (void)ar;
+    limits *now = limits_of(L);
     const char *why = NULL;
-    if (stop_requested && is_interruptible(L))
+    if (__atomic_load_n(&stop_requested, __ATOMIC_RELAXED) && is_interruptible(L))
         why = "interrupted";
-    else if (tg_clock_s() > deadline_of(L))
+    else if (now && tg_clock_s() > now->deadline_s)
         why = "time limit reached";
     if (why) {
+        if (now)
+            now->cut = *why == 'i' ? TG_CUT_STOP : TG_CUT_TIME;
+        /* From here on every line fails: here, and where a coroutine hands its failure to. */
         lua_sethook(L, check_limits, LUA_MASKLINE | LUA_MASKCALL | LUA_MASKCOUNT, 1);
+        lua_sethook(main_thread(L), check_limits, LUA_MASKLINE | LUA_MASKCALL | LUA_MASKCOUNT, 1);
         lua_pushstring(L, why);
         lua_error(L);
     }
 }
 
-static void hook_deadline(lua_State *L, double deadline)
+static void set_hook(lua_State *L)
 {
-    bool watch = deadline < DBL_MAX || is_interruptible(L);
-    set_deadline(L, deadline);
-    lua_sethook(L, watch ? check_limits : NULL, watch ? LUA_MASKCOUNT : 0, CHECK_EVERY);
+    const limits *now = limits_of(L);
+    bool watch = (now && now->deadline_s < DBL_MAX) || is_interruptible(L);
+    lua_Hook hook = watch ? check_limits : NULL;
+    lua_sethook(L, hook, watch ? LUA_MASKCOUNT : 0, CHECK_EVERY);
+    lua_State *thread = main_thread(L);
+    if (thread != L)
+        lua_sethook(thread, hook, watch ? LUA_MASKCOUNT : 0, CHECK_EVERY);
+}
+
+static void set_limits(lua_State *L, limits *now)
+{
+    lua_pushlightuserdata(L, now);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &LIMITS);
+    set_hook(L);
+}
+
+static void *counted(void *self, void *block, size_t old_size, size_t size)
+{
+    limits *now = self;
+    size_t before = block ? old_size : 0;
+    if (size > before && size - before > now->left_bytes) {
+        now->cut = TG_CUT_MEMORY; /* unless a collection helps */
+        return NULL;
+    }
+    void *result = now->alloc(now->alloc_self, block, old_size, size);
+    if (result || size == 0)
+        now->left_bytes += before - size;
+    return result;
+}
+
+int tg_limited_call(lua_State *L, int nargs, int nresults, double seconds, size_t bytes, tg_cut *cut)
+{
+    limits now = {.deadline_s = tg_clock_s() + seconds, .left_bytes = bytes}, *outer = limits_of(L);
+    if (outer && outer->deadline_s < now.deadline_s)
+        now.deadline_s = outer->deadline_s;
+    set_limits(L, &now);
+    now.alloc = lua_getallocf(L, &now.alloc_self);
+    if (bytes < SIZE_MAX)
+        lua_setallocf(L, counted, &now);
+    int status = lua_pcall(L, nargs, nresults, 0);
+    lua_setallocf(L, now.alloc, now.alloc_self);
+    set_limits(L, outer);
+    *cut = status == LUA_OK || (now.cut == TG_CUT_MEMORY && status != LUA_ERRMEM) ? TG_NOT_CUT : now.cut;
+    if (*cut == TG_CUT_MEMORY)
+        lua_gc(L, LUA_GCCOLLECT);
+    return status;
 }
 
 static int limited(lua_State *L)
 {
-    double deadline = tg_clock_s() + luaL_checknumber(L, 1), outer = deadline_of(L);
-    hook_deadline(L, deadline < outer ? deadline : outer);
-    int status = lua_pcall(L, lua_gettop(L) - 2, LUA_MULTRET, 0);
-    hook_deadline(L, outer);
+    double seconds = luaL_checknumber(L, 1);
+    tg_cut cut;
+    int status = tg_limited_call(L, lua_gettop(L) - 2, LUA_MULTRET, seconds, SIZE_MAX, &cut);
     lua_pushboolean(L, status == LUA_OK);
     lua_replace(L, 1);
     return lua_gettop(L);
 }
 
+/* core.guarded(seconds, bytes, f, ...) -> true, results of f | false, message, cut. How plugins are called: what they
+ * raise comes as a string, and `cut` is "time", "memory" or "stop" where a limit ended them. */
+static int guarded(lua_State *L)
+{
+    static const char *const cuts[] = {NULL, "time", "memory", "stop"};
+    double seconds = luaL_checknumber(L, 1), bytes = luaL_checknumber(L, 2);
+    tg_cut cut;
+    int status = tg_limited_call(L, lua_gettop(L) - 3, LUA_MULTRET, seconds, bytes < 0x1p62 ? (size_t)bytes : SIZE_MAX,
+                                 &cut);
+    lua_pushboolean(L, status == LUA_OK);
+    lua_replace(L, 2);
+    if (status == LUA_OK)
+        return lua_gettop(L) - 1;
+    tg_push_message(L, 3);
+    lua_replace(L, 3);
+    lua_pushstring(L, cuts[cut]);
+    return 3;
+}
+
 /* core.unlimited(f, ...) -> results of f, whose time no limit around it counts */
 static int unlimited(lua_State *L)
 {
-    double outer = deadline_of(L), started = tg_clock_s();
+    limits *outer = limits_of(L);
+    double started_s = tg_clock_s();
     luaL_checkany(L, 1);
-    hook_deadline(L, DBL_MAX);
+    set_limits(L, NULL);
     int status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
-    hook_deadline(L, outer < DBL_MAX ? outer + (tg_clock_s() - started) : outer);
+    if (outer)
+        outer->deadline_s += tg_clock_s() - started_s;
+    set_limits(L, outer);
     return status == LUA_OK ? lua_gettop(L) : lua_error(L);
 }
 
@@ -148,15 +242,21 @@ static int traced(lua_State *L)
     return lua_gettop(L);
 }
 
+void tg_set_interruptible(lua_State *L, bool yes)
+{
+    if (yes)
+        lua_pushboolean(L, 1);
+    else
+        lua_pushnil(L);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &INTERRUPTIBLE);
+    set_hook(L);
+}
+
 int tg_interruptible_call(lua_State *L, int nargs)
 {
-    lua_pushboolean(L, 1);
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &INTERRUPTIBLE);
-    hook_deadline(L, deadline_of(L));
+    tg_set_interruptible(L, true);
     int status = lua_pcall(L, nargs, LUA_MULTRET, 0);
-    lua_pushnil(L);
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &INTERRUPTIBLE);
-    hook_deadline(L, deadline_of(L));
+    tg_set_interruptible(L, false);
     return status;
 }
 
@@ -169,6 +269,7 @@ static int clock_s(lua_State *L)
 void tg_open_state(lua_State *L)
 {
     static const luaL_Reg functions[] = {
-        {"limited", limited}, {"unlimited", unlimited}, {"traced", traced}, {"clock_s", clock_s}, {NULL, NULL}};
+        {"limited", limited}, {"guarded", guarded}, {"unlimited", unlimited},
+        {"traced", traced},   {"clock_s", clock_s}, {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
 }

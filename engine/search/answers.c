@@ -31,30 +31,76 @@ static const char *wrong_figure(const tg_planned_stage *stage)
     return NULL;
 }
 
+/* Whether the degrees divide what they must (plan_check's rules, which no plan may break at the end). */
+static tg_status check_strategy(const tg_run *run, const tg_query *query, const tg_planned_stage *stage, int s,
+                                tg_error *err)
+{
+    const tg_strategy *of = &stage->strategy;
+    long long degrees = (long long)of->dp * of->tp * of->cp, experts = (long long)of->ep * of->etp;
+    if (degrees != stage->gpus)
+        return tg_fail(err, TG_EPROVIDER, "stage %d: dp %d * tp %d * cp %d do not make its %d GPUs", s, of->dp, of->tp,
+                       of->cp, stage->gpus);
+    if (degrees % experts != 0)
+        return tg_fail(err, TG_EPROVIDER, "stage %d: ep %d * etp %d does not divide its %d GPUs", s, of->ep, of->etp,
+                       stage->gpus);
+    int samples = run->problem->global_batch / query->microbatches;
+    if (samples % of->dp != 0)
+        return tg_fail(err, TG_EPROVIDER, "stage %d: dp %d does not divide the microbatch of %d samples", s, of->dp,
+                       samples);
+    if (of->recompute_layers > stage->atoms)
+        return tg_fail(err, TG_EPROVIDER, "stage %d: recompute.layers: got %d, expected at most its %d atoms", s,
+                       of->recompute_layers, stage->atoms);
+    return TG_OK;
+}
+
+static tg_status check_memory_parts(const tg_planned_stage *stage, int s, tg_error *err)
+{
+    double sum = 0;
+    for (int i = 0; i < stage->memory_part_count; i++)
+        sum += stage->memory_parts[i].value;
+    if (stage->memory_part_count && fabs(sum - stage->static_bytes) > 1e-9 * fmax(fabs(sum), stage->static_bytes))
+        return tg_fail(err, TG_EPROVIDER, "stage %d: parts.memory: add up to %.17g, expected static_bytes, %.17g", s,
+                       sum, stage->static_bytes);
+    return TG_OK;
+}
+
 /* TG_EPROVIDER with the sentence if the candidate does not plan this pair. */
 static tg_status check_candidate(const tg_run *run, const tg_query *query, const tg_candidate *candidate, tg_error *err)
 {
-    long atoms = 0, gpus = candidate->idle, wanted = (long)run->problem->islands[query->island].gpus;
+    long long atoms = 0, gpus = candidate->idle, wanted = (long long)run->problem->islands[query->island].gpus;
     if (candidate->stage_count < 1)
         return tg_fail(err, TG_EPROVIDER, "a plan without stages");
     if (candidate->idle < 0)
         return tg_fail(err, TG_EPROVIDER, "idle: got %d, expected at least 0", candidate->idle);
     for (int s = 0; s < candidate->stage_count; s++) {
-        const char *wrong = wrong_figure(&candidate->stages[s]);
+        const tg_planned_stage *stage = &candidate->stages[s];
+        const char *wrong = wrong_figure(stage);
         if (wrong)
             return tg_fail(err, TG_EPROVIDER, "stage %d: %s", s + 1, wrong);
-        const tg_strategy *strategy = &candidate->stages[s].strategy;
-        if (strategy->dp * strategy->tp * strategy->cp != candidate->stages[s].gpus)
-            return tg_fail(err, TG_EPROVIDER, "stage %d: dp %d * tp %d * cp %d do not make its %d GPUs", s + 1,
-                           strategy->dp, strategy->tp, strategy->cp, candidate->stages[s].gpus);
-        atoms += candidate->stages[s].atoms;
-        gpus += candidate->stages[s].gpus;
+        tg_status status = check_strategy(run, query, stage, s + 1, err);
+        if (status == TG_OK)
+            status = check_memory_parts(stage, s + 1, err);
+        if (status != TG_OK)
+            return status;
+        atoms += stage->atoms;
+        gpus += stage->gpus;
     }
     if (atoms != query->last - query->first)
-        return tg_fail(err, TG_EPROVIDER, "its stages hold %ld atoms, expected the slice's %d", atoms,
+        return tg_fail(err, TG_EPROVIDER, "its stages hold %lld atoms, expected the slice's %d", atoms,
                        query->last - query->first);
     if (gpus != wanted)
-        return tg_fail(err, TG_EPROVIDER, "its stages and idle make %ld GPUs, expected the island's %ld", gpus, wanted);
+        return tg_fail(err, TG_EPROVIDER, "its stages and idle make %lld GPUs, expected the island's %lld", gpus,
+                       wanted);
+    return TG_OK;
+}
+
+/* A TP group lies in one node. */
+static tg_status check_place(const tg_candidate *candidate, const tg_stage_place *places, tg_error *err)
+{
+    for (int s = 0; s < candidate->stage_count; s++)
+        if (places[s].ranges[0].count % (size_t)candidate->stages[s].strategy.tp != 0)
+            return tg_fail(err, TG_EPROVIDER, "stage %d: tp %d does not divide its %zu GPUs a node", s + 1,
+                           candidate->stages[s].strategy.tp, places[s].ranges[0].count);
     return TG_OK;
 }
 
@@ -85,6 +131,8 @@ static tg_status compile(const tg_run *run, tg_level *level, const tg_query *que
     for (size_t s = 0; s < count; s++)
         gpus[s] = (size_t)candidate->stages[s].gpus;
     tg_status status = tg_place(&level->arena, island, gpus, count, (size_t)candidate->idle, places, err);
+    if (status == TG_OK)
+        status = check_place(candidate, places, err);
     if (status != TG_OK)
         return status == TG_EINPUT ? TG_EPROVIDER : status;
     int atom = query->first, used = 0;
@@ -170,42 +218,147 @@ static tg_status take_answer(tg_run *run, tg_level *level, const tg_query *query
     return TG_OK;
 }
 
-tg_status tg_level_ask(tg_run *run, tg_level *level, int class, int successors, tg_error *err)
+/* The place of what was asked with that many successors, or where it belongs. */
+static size_t place_of(const tg_pair_class *group, int successors)
 {
-    tg_pair_class *group = &level->classes[class];
     size_t at = 0;
-    for (; at < group->asked.count && group->asked.at[at].successors <= successors; at++)
-        if (group->asked.at[at].successors == successors)
-            return TG_OK;
-    tg_query query = group->representative;
-    query.successors = successors;
+    while (at < group->asked.count && group->asked.at[at].successors < successors)
+        at++;
+    return at;
+}
+
+static bool was_asked(const tg_pair_class *group, int successors)
+{
+    size_t at = place_of(group, successors);
+    return at < group->asked.count && group->asked.at[at].successors == successors;
+}
+
+static tg_status reserve(tg_pair_class *group, int successors, tg_error *err)
+{
+    size_t at = place_of(group, successors);
     tg_asked asked = {.successors = successors};
-    tg_answer answer = {0};
-    run->queried++;
-    tg_status status = run->provider->plan(run->provider->self, &query, &level->arena, &answer, err);
-    if (status != TG_OK)
-        return status;
-    if (run->provider->answered)
-        run->provider->answered(run->provider->self, &query, &answer);
-    if (answer.outcome == TG_ANSWERED) {
-        tg_error wrong;
-        status = take_answer(run, level, &query, &answer, &asked, &wrong);
-        if (status == TG_EPROVIDER) {
-            asked.count = 0;
-            status = note(run, &query, wrong.message, true, err);
-        } else if (status == TG_OK && asked.count == 0) {
-            status = note(run, &query, "no plan that fits its memory", false, err);
-        } else if (status != TG_OK && err) {
-            *err = wrong;
-        }
-    } else {
-        status = note(run, &query, answer.why, answer.outcome == TG_FAILED, err);
-    }
-    if (status != TG_OK)
-        return status;
     if (!tg_asked_vec_push(&group->asked, asked))
         return tg_fail(err, TG_EMEMORY, "out of memory");
     memmove(group->asked.at + at + 1, group->asked.at + at, (group->asked.count - 1 - at) * sizeof asked);
     group->asked.at[at] = asked;
     return TG_OK;
+}
+
+static void forget(tg_pair_class *group, int successors)
+{
+    size_t at = place_of(group, successors);
+    group->asked.count--;
+    memmove(group->asked.at + at, group->asked.at + at + 1, (group->asked.count - at) * sizeof *group->asked.at);
+}
+
+/* An answer's candidates, not its words. */
+static uint64_t hash_answer(const tg_answer *answer)
+{
+    uint64_t hash = tg_hash_bytes(TG_HASH_START, &answer->outcome, sizeof answer->outcome);
+    for (int c = 0; c < answer->count; c++)
+        for (int s = 0; s < answer->candidates[c].stage_count; s++) {
+            const tg_planned_stage *stage = &answer->candidates[c].stages[s];
+            const tg_strategy *of = &stage->strategy;
+            const double figures[] = {stage->forward_s,    stage->backward_s,     stage->sync_s,         stage->transfer_s,
+                                      stage->static_bytes, stage->inflight_bytes, stage->transient_bytes};
+            const int whole[] = {s,      stage->atoms, stage->gpus, of->dp,   of->tp,
+                                 of->cp, of->ep,       of->etp,     of->zero, (int)of->recompute,
+                                 of->recompute_layers};
+            hash = tg_hash_bytes(tg_hash_bytes(hash, figures, sizeof figures), whole, sizeof whole);
+        }
+    return hash;
+}
+
+enum { SAMPLE_EVERY = 64, MOST_SAMPLES = 8 };
+
+static tg_status take(tg_run *run, tg_level *level, tg_ask ask, const tg_query *query, const tg_answer *answer,
+                      tg_error *err)
+{
+    tg_pair_class *group = &level->classes[ask.class];
+    if (answer->outcome == TG_UNASKED) {
+        forget(group, ask.successors);
+        return TG_OK;
+    }
+    tg_sample sample = {.query = *query, .hash = hash_answer(answer)};
+    if (run->queried++ % SAMPLE_EVERY == 0 && run->samples.count < MOST_SAMPLES && !answer->transient &&
+        !answer->stored && !tg_sample_vec_push(&run->samples, sample))
+        return tg_fail(err, TG_EMEMORY, "out of memory");
+    if (run->provider->answered)
+        run->provider->answered(run->provider->self, query, answer);
+    if (answer->outcome != TG_ANSWERED)
+        return note(run, query, answer->why, answer->outcome == TG_FAILED, err);
+    tg_asked *asked = &group->asked.at[place_of(group, ask.successors)];
+    tg_error wrong;
+    tg_status status = take_answer(run, level, query, answer, asked, &wrong);
+    if (status == TG_EPROVIDER) {
+        asked->count = 0;
+        return note(run, query, wrong.message, true, err);
+    }
+    if (status == TG_OK && asked->count == 0)
+        return note(run, query, "no plan that fits its memory", false, err);
+    if (status != TG_OK && err)
+        *err = wrong;
+    return status;
+}
+
+tg_status tg_level_ask(tg_run *run, tg_level *level, const tg_ask *wanted, size_t count, tg_error *err)
+{
+    tg_ask *asks = calloc(count + 1, sizeof *asks);
+    tg_query *queries = calloc(count + 1, sizeof *queries);
+    tg_answer *answers = calloc(count + 1, sizeof *answers);
+    size_t n = 0;
+    tg_status status = asks && queries && answers ? TG_OK : tg_fail(err, TG_EMEMORY, "out of memory");
+    for (size_t i = 0; i < count && status == TG_OK; i++) {
+        tg_pair_class *group = &level->classes[wanted[i].class];
+        if (was_asked(group, wanted[i].successors))
+            continue;
+        status = reserve(group, wanted[i].successors, err);
+        queries[n] = group->representative;
+        queries[n].successors = wanted[i].successors;
+        asks[n++] = wanted[i];
+    }
+    if (status == TG_OK)
+        status = tg_pool_ask(run->pool, queries, n, level->answers, answers, err);
+    for (size_t i = 0; i < n && status == TG_OK; i++)
+        status = take(run, level, asks[i], &queries[i], &answers[i], err);
+    free(asks);
+    free(queries);
+    free(answers);
+    return status;
+}
+
+static tg_status compare_samples(tg_run *run, tg_pool *pool, tg_arena *arenas, tg_enumeration *out, tg_error *err)
+{
+    tg_query queries[MOST_SAMPLES];
+    tg_answer answers[MOST_SAMPLES];
+    size_t count = run->samples.count;
+    for (size_t i = 0; i < count; i++) {
+        queries[i] = run->samples.at[i].query;
+        queries[i].again = true;
+    }
+    tg_status status = tg_pool_ask(pool, queries, count, arenas, answers, err);
+    for (size_t i = 0; i < count && status == TG_OK; i++)
+        if (answers[i].outcome != TG_UNASKED && !answers[i].transient &&
+            hash_answer(&answers[i]) != run->samples.at[i].hash)
+            out->unsteady[out->unsteady_count++] =
+                (tg_complaint){.query = run->samples.at[i].query, .why = "another answer when asked again"};
+    return status;
+}
+
+tg_status tg_run_ask_again(tg_run *run, const tg_workers *workers, tg_enumeration *out, tg_error *err)
+{
+    tg_pool *pool = NULL;
+    tg_workers few = *workers;
+    few.count = workers->count < MOST_SAMPLES ? workers->count : MOST_SAMPLES;
+    out->unsteady = tg_arena_alloc(run->arena, MOST_SAMPLES, sizeof *out->unsteady);
+    if (!out->unsteady)
+        return tg_fail(err, TG_EMEMORY, "out of memory");
+    tg_arena arenas[MOST_SAMPLES] = {{0}};
+    tg_status status = tg_pool_open(&few, run->deadline_s, run->options->compose.stop, &pool, err);
+    if (status == TG_OK)
+        status = compare_samples(run, pool, arenas, out, err);
+    tg_pool_close(pool);
+    for (int i = 0; i < MOST_SAMPLES; i++)
+        tg_arena_free(&arenas[i]);
+    return status;
 }

@@ -31,19 +31,24 @@ static tg_status compose_level(tg_run *run, tg_level *level, int required_island
         tg_status status = tg_assemble(run, level, &arena, &instance, &origins, err);
         if (status == TG_OK)
             status = tg_compose(&arena, &instance, &options, &found, err);
-        bool hoped = false;
+        tg_ask_vec hopes = {0};
         for (int t = 0; t < found.top_count && found.found && status == TG_OK; t++) {
             const tg_sequence *sequence = &found.top[t];
             int behind = 0;
             for (int i = sequence->count - 1; i >= 0 && status == TG_OK; i--) {
                 const tg_origin *origin = &origins[sequence->plans[i]];
                 if (behind > origin->compiled->max_successors) {
-                    hoped = true;
-                    status = tg_level_ask(run, level, level->pairs[origin->pair].class, behind, err);
+                    tg_ask hope = {.class = level->pairs[origin->pair].class, .successors = behind};
+                    if (!tg_ask_vec_push(&hopes, hope))
+                        status = tg_fail(err, TG_EMEMORY, "out of memory");
                 }
                 behind += origin->compiled->partial.stage_count;
             }
         }
+        bool hoped = hopes.count > 0;
+        if (status == TG_OK && hoped)
+            status = tg_level_ask(run, level, hopes.at, hopes.count, err);
+        tg_ask_vec_free(&hopes);
         if (status == TG_OK && found.found && !hoped)
             status = tg_best_take(best, run, level, &instance, origins, &found, err);
         found.best = (tg_sequence){0};
@@ -75,14 +80,16 @@ static int class_of_slice(const tg_run *run, int island, int first, int last)
     return run->pairs[(before + last - first - 1) * run->problem->island_count + island].class;
 }
 
-static tg_status guess(tg_run *run, tg_level *level, int island, int first, int last, tg_error *err)
+static tg_status guess(const tg_run *run, const tg_level *level, int island, int first, int last, tg_ask_vec *out,
+                       tg_error *err)
 {
-    if (first >= last || tg_run_stopped(run))
+    if (first >= last)
         return TG_OK;
     int class = class_of_slice(run, island, first, last);
     if (!level->classes[class].kept)
         return TG_OK;
-    return tg_level_ask(run, level, class, tg_first_successors(run->problem, &level->classes[class]), err);
+    tg_ask ask = {.class = class, .successors = tg_first_successors(run->problem, &level->classes[class])};
+    return tg_ask_vec_push(out, ask) ? TG_OK : tg_fail(err, TG_EMEMORY, "out of memory");
 }
 
 static double share_of(const tg_problem *problem, int island)
@@ -95,13 +102,13 @@ static double share_of(const tg_problem *problem, int island)
 
 /* Round 0: each island alone, and behind each subset of the others the slice that its share of the speed asks for. Past
  * SUBSET_ISLANDS islands only the subsets of two orders, as listed and reversed. */
-static tg_status guess_proportional(tg_run *run, tg_level *level, tg_error *err)
+static tg_status list_guesses(const tg_run *run, const tg_level *level, tg_ask_vec *out, tg_error *err)
 {
     const tg_problem *problem = run->problem;
     int n = problem->island_count;
     tg_status status = TG_OK;
     for (int island = 0; island < n && status == TG_OK; island++) {
-        status = guess(run, level, island, 0, problem->atom_count, err);
+        status = guess(run, level, island, 0, problem->atom_count, out, err);
         double mine = share_of(problem, island);
         if (n <= SUBSET_ISLANDS) {
             for (unsigned set = 0; set < 1u << n && status == TG_OK; set++) {
@@ -109,18 +116,28 @@ static tg_status guess_proportional(tg_run *run, tg_level *level, tg_error *err)
                 for (int i = 0; i < n; i++)
                     front += set >> i & 1 ? share_of(problem, i) : 0;
                 if (!(set >> island & 1))
-                    status = guess(run, level, island, cut_at(problem, front), cut_at(problem, front + mine), err);
+                    status = guess(run, level, island, cut_at(problem, front), cut_at(problem, front + mine), out, err);
             }
         } else {
             double before = 0;
             for (int i = 0; i < island; i++)
                 before += share_of(problem, i);
-            status = guess(run, level, island, cut_at(problem, before), cut_at(problem, before + mine), err);
+            status = guess(run, level, island, cut_at(problem, before), cut_at(problem, before + mine), out, err);
             if (status == TG_OK)
                 status =
-                    guess(run, level, island, cut_at(problem, 1 - before - mine), cut_at(problem, 1 - before), err);
+                    guess(run, level, island, cut_at(problem, 1 - before - mine), cut_at(problem, 1 - before), out, err);
         }
     }
+    return status;
+}
+
+static tg_status ask_guesses(tg_run *run, tg_level *level, tg_error *err)
+{
+    tg_ask_vec guesses = {0};
+    tg_status status = list_guesses(run, level, &guesses, err);
+    if (status == TG_OK)
+        status = tg_level_ask(run, level, guesses.at, guesses.count, err);
+    tg_ask_vec_free(&guesses);
     return status;
 }
 
@@ -155,7 +172,7 @@ static tg_status search_level(tg_run *run, tg_level *level, int required_island,
         if (level->classes[c].kept)
             order[kept++] = (ranked){.bound_s = level->classes[c].bound_s, .class = c};
     qsort(order, (size_t)kept, sizeof *order, compare_ranked);
-    tg_status status = guess_proportional(run, level, err);
+    tg_status status = ask_guesses(run, level, err);
     int at = 0;
     while (status == TG_OK) {
         status = compose_level(run, level, required_island, best, last, err);
@@ -164,18 +181,19 @@ static tg_status search_level(tg_run *run, tg_level *level, int required_island,
                                     tg_best_time(best));
         if (status != TG_OK || tg_run_stopped(run) || last->stopped != TG_NOT_STOPPED || enough(run, best))
             break;
-        int asked = 0;
-        for (; at < kept && asked < ROUND && status == TG_OK && !tg_run_stopped(run); at++) {
+        tg_ask asks[ROUND];
+        size_t asked = 0;
+        for (; at < kept && asked < ROUND; at++) {
             tg_pair_class *class = &level->classes[order[at].class];
             /* Every later class has a bound at least as high. B * bottleneck is no more than the time (COMPOSITION.md,
              * 4). */
             if (class->bound_s * level->microbatches > tg_best_cutoff(best))
                 at = kept - 1;
-            else if (class->asked.count == 0) {
-                asked++;
-                status = tg_level_ask(run, level, order[at].class, tg_first_successors(run->problem, class), err);
-            }
+            else if (class->asked.count == 0)
+                asks[asked++] =
+                    (tg_ask){.class = order[at].class, .successors = tg_first_successors(run->problem, class)};
         }
+        status = tg_level_ask(run, level, asks, asked, err);
         if (asked == 0)
             break;
     }
@@ -263,7 +281,7 @@ static tg_status work_out_left_out(tg_run *run, tg_level *levels, const tg_best 
     return TG_OK;
 }
 
-static tg_status open_run(tg_run *run, tg_error *err)
+static tg_status open_run(tg_run *run, const tg_workers *workers, tg_error *err)
 {
     const tg_problem *problem = run->problem;
     size_t islands = (size_t)problem->island_count;
@@ -274,7 +292,23 @@ static tg_status open_run(tg_run *run, tg_error *err)
     for (size_t i = 0; i < islands; i++)
         run->names[i] = problem->islands[i].name;
     tg_status status = tg_run_link(run, err);
-    return status == TG_OK ? tg_run_list_pairs(run, err) : status;
+    if (status == TG_OK)
+        status = tg_run_list_pairs(run, err);
+    if (status == TG_OK)
+        status = tg_pool_open(workers, run->deadline_s, run->options->compose.stop, &run->pool, err);
+    return status;
+}
+
+static tg_status open_provider(void *self, int worker, tg_provider *out, tg_error *err)
+{
+    (void)worker, (void)err;
+    *out = *(const tg_provider *)self;
+    return TG_OK;
+}
+
+static void close_provider(void *self, int worker, tg_provider *provider)
+{
+    (void)self, (void)worker, (void)provider;
 }
 
 /* What adapters could not do: every failure, and for each island the largest slice without a plan. */
@@ -308,9 +342,12 @@ static void conclude(const tg_run *run, const tg_best *best, double bound_s, tg_
 }
 
 tg_status tg_enumerate(tg_arena *arena, const tg_problem *problem, const tg_provider *provider,
-                       const tg_enumerate_options *options, tg_enumeration *out, tg_error *err)
+                       const tg_workers *workers, const tg_enumerate_options *options, tg_enumeration *out,
+                       tg_error *err)
 {
     *out = (tg_enumeration){0};
+    tg_workers alone = {.self = (void *)(uintptr_t)provider, .count = 1, .open = open_provider, .close = close_provider};
+    workers = workers ? workers : &alone;
     tg_run run = {.problem = problem,
                   .provider = provider,
                   .options = options,
@@ -320,7 +357,7 @@ tg_status tg_enumerate(tg_arena *arena, const tg_problem *problem, const tg_prov
     tg_best best;
     double bound_s = INFINITY;
     int opened = 0;
-    tg_status status = levels ? open_run(&run, err) : tg_fail(err, TG_EMEMORY, "out of memory");
+    tg_status status = levels ? open_run(&run, workers, err) : tg_fail(err, TG_EMEMORY, "out of memory");
     if (status == TG_OK)
         status = tg_best_open(&best, &run, options->compose.top, options->compose.cutoff, err);
     while (opened < problem->microbatch_count && status == TG_OK && !tg_run_stopped(&run) && !enough(&run, &best)) {
@@ -340,10 +377,14 @@ tg_status tg_enumerate(tg_arena *arena, const tg_problem *problem, const tg_prov
             status = count_pairs(&run, &levels[b], out, err);
         tg_level_close(&run, &levels[b]);
     }
-    if (status == TG_OK)
-        status = report_complaints(&run, out, err);
+    tg_pool_close(run.pool);
     if (status == TG_OK)
         conclude(&run, &best, bound_s, out);
+    if (status == TG_OK && out->stopped == TG_NOT_STOPPED && !options->any)
+        status = tg_run_ask_again(&run, workers, out, err);
+    if (status == TG_OK)
+        status = report_complaints(&run, out, err);
     tg_complaint_vec_free(&run.failed);
+    tg_sample_vec_free(&run.samples);
     return status;
 }

@@ -77,10 +77,14 @@ typedef struct {
     int failed_count;
     tg_complaint *refused; /* pairs without a plan: for each island, the largest slice */
     int refused_count;
+    tg_complaint *unsteady; /* of the queries asked twice, those that got another answer */
+    int unsteady_count;
 } tg_enumeration;
 
-/* Everything in out lives in arena. A provider's status other than TG_OK ends the run with it. */
+/* Everything in out lives in arena. workers answer the queries, NULL: provider does, in the calling thread; all else is
+ * asked of provider. A provider's status other than TG_OK ends the run with it. */
 tg_status tg_enumerate(tg_arena *arena, const tg_problem *problem, const tg_provider *provider,
-                       const tg_enumerate_options *options, tg_enumeration *out, tg_error *err);
+                       const tg_workers *workers, const tg_enumerate_options *options, tg_enumeration *out,
+                       tg_error *err);
 
 #endif

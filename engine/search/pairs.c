@@ -114,7 +114,8 @@ tg_status tg_level_open(tg_run *run, int microbatches, tg_level *level, tg_error
     level->pairs = tg_arena_alloc(&level->arena, pairs, sizeof *level->pairs);
     level->classes = tg_arena_alloc(&level->arena, (size_t)run->class_count, sizeof *level->classes);
     level->boundary_bytes = tg_arena_alloc(&level->arena, atoms, sizeof *level->boundary_bytes);
-    if (!level->pairs || !level->classes || !level->boundary_bytes)
+    level->answers = tg_arena_alloc(&level->arena, (size_t)tg_pool_size(run->pool), sizeof *level->answers);
+    if (!level->answers || !level->pairs || !level->classes || !level->boundary_bytes)
         return tg_fail(err, TG_EMEMORY, "out of memory");
     memcpy(level->pairs, run->pairs, pairs * sizeof *level->pairs);
     double samples = (double)problem->global_batch / microbatches;
@@ -127,6 +128,8 @@ void tg_level_close(const tg_run *run, tg_level *level)
 {
     for (int i = 0; level->classes && i < run->class_count; i++)
         tg_asked_vec_free(&level->classes[i].asked);
+    for (int i = 0; level->answers && i < tg_pool_size(run->pool); i++)
+        tg_arena_free(&level->answers[i]);
     tg_arena_free(&level->arena);
     *level = (tg_level){0};
 }

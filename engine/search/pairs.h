@@ -3,6 +3,7 @@
 #define TG_SEARCH_PAIRS_H
 
 #include "search/enumerate.h"
+#include "search/pool.h"
 
 /* Link classes of a problem: the end-stage classes of each island, islands in order (COMPOSITION.md, section 1). */
 typedef struct {
@@ -25,7 +26,19 @@ typedef struct {
 
 TG_VEC(tg_asked_vec, tg_asked);
 TG_VEC(tg_complaint_vec, tg_complaint);
-TG_VEC(tg_int_vec, int);
+
+/* A class to ask for, with that many stages behind. */
+typedef struct {
+    int class, successors;
+} tg_ask;
+TG_VEC(tg_ask_vec, tg_ask);
+
+/* An answer to compare with another to the same query. */
+typedef struct {
+    tg_query query;
+    uint64_t hash;
+} tg_sample;
+TG_VEC(tg_sample_vec, tg_sample);
 
 typedef struct {
     int island, first, last;
@@ -40,9 +53,10 @@ typedef struct {
     tg_asked_vec asked;      /* by rising successors */
 } tg_pair_class;
 
-/* The search at one number of microbatches. Answers live in arena. */
+/* The search at one number of microbatches. */
 typedef struct {
     tg_arena arena;
+    tg_arena *answers; /* what answers hold, an arena for each worker */
     int microbatches;
     double *boundary_bytes; /* atoms - 1, of the whole microbatch */
     tg_pair *pairs;         /* as the run's, policies applied */
@@ -54,6 +68,7 @@ typedef struct {
     const tg_problem *problem;
     const tg_provider *provider;
     const tg_enumerate_options *options;
+    tg_pool *pool;
     int pair_count, class_count;
     const tg_pair *pairs; /* every slice on every island, with its class */
     double deadline_s;    /* on tg_clock_s */
@@ -64,6 +79,7 @@ typedef struct {
     const char **names;      /* islands */
     tg_arena *arena;         /* the result's */
     long queried;
+    tg_sample_vec samples;
     tg_complaint_vec failed;
     tg_complaint *refused; /* islands: the largest slice without a plan; why is NULL where there is none */
 } tg_run;
@@ -78,8 +94,11 @@ tg_status tg_run_list_pairs(tg_run *run, tg_error *err);
 tg_status tg_level_open(tg_run *run, int microbatches, tg_level *level, tg_error *err);
 void tg_level_close(const tg_run *run, tg_level *level);
 
-/* Asks for a class's plans with that many stages behind, unless asked before. */
-tg_status tg_level_ask(tg_run *run, tg_level *level, int class, int successors, tg_error *err);
+/* Asks for all that was not asked before, in parallel. The outcome does not depend on the number of workers. */
+tg_status tg_level_ask(tg_run *run, tg_level *level, const tg_ask *wanted, size_t count, tg_error *err);
+
+/* Asks a few of the queries again, of new providers; complaints about those that got another answer go to out. */
+tg_status tg_run_ask_again(tg_run *run, const tg_workers *workers, tg_enumeration *out, tg_error *err);
 
 /* How many stages behind a class is first asked for: none for slices that hold the last atom, else one. */
 int tg_first_successors(const tg_problem *problem, const tg_pair_class *class);

@@ -32,16 +32,19 @@ typedef struct {
 typedef struct {
     int island, first, last; /* atoms [first, last) */
     int microbatches, successors;
+    bool again; /* asked to see whether the answer is the same as before: to be worked out, not looked up */
 } tg_query;
 
-typedef enum { TG_ANSWERED, TG_NO_PLAN, TG_FAILED } tg_outcome;
+typedef enum { TG_UNASKED, TG_ANSWERED, TG_NO_PLAN, TG_FAILED } tg_outcome;
 
 typedef struct {
     tg_outcome outcome;
     int count;
     const tg_candidate *candidates;
     const char *why;   /* with TG_NO_PLAN and TG_FAILED */
+    bool transient;    /* with TG_FAILED: a limit on time or memory ended it, so it must not be stored */
     const char *notes; /* what the adapter logged, a line each; NULL: nothing */
+    bool stored;       /* given by a store */
     bool own_times;    /* its times don't come from the cost model that bounds are made of */
 } tg_answer;
 
@@ -52,7 +55,7 @@ typedef struct {
 } tg_identity;
 
 /* Every callback gets self; what it puts into an answer lives in the arena given. A status other than TG_OK ends the
- * run. */
+ * run. TG_UNASKED as an answer: the run is being stopped. */
 typedef struct {
     void *self;
     tg_status (*plan)(void *self, const tg_query *query, tg_arena *arena, tg_answer *out, tg_error *err);
@@ -71,5 +74,14 @@ typedef struct {
     /* Told after every round; may be NULL. best_s is infinite while there is no plan. */
     void (*progress)(void *self, int microbatches, double share, double best_s);
 } tg_provider;
+
+/* Makes a provider for each worker, of which only plan is called. open (before its first query), plan and close of one
+ * worker run in one thread, those of different workers at the same time. */
+typedef struct {
+    void *self;
+    int count;
+    tg_status (*open)(void *self, int worker, tg_provider *out, tg_error *err);
+    void (*close)(void *self, int worker, tg_provider *provider);
+} tg_workers;
 
 #endif

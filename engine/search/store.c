@@ -73,6 +73,22 @@ void tg_store_close(tg_store *store)
     free(store);
 }
 
+tg_status tg_store_join(const tg_store *store, tg_store **out, tg_error *err)
+{
+    return tg_store_open(store->path, store->program, TG_STORE_JOIN, out, err);
+}
+
+void tg_store_leave(tg_store *store, tg_store *joined)
+{
+    if (!joined)
+        return;
+    store->found += joined->found;
+    store->kept += joined->kept;
+    if (!store->trouble[0])
+        memcpy(store->trouble, joined->trouble, sizeof store->trouble);
+    tg_store_close(joined);
+}
+
 tg_store_counts tg_store_count(const tg_store *store)
 {
     return (tg_store_counts){
@@ -190,12 +206,14 @@ tg_status tg_stored_plan(tg_store *store, const tg_provider *inner, const tg_que
         return tg_fail(err, status, "%s", own.message);
     if (found && !store->trouble[0]) {
         sqlite3_int64 row;
+        out->stored = true;
         store->found++;
         status = give_up(store, enter_scope(store, of.scope, identity.description, &row, &own), &own);
         return status == TG_OK ? TG_OK : tg_fail(err, status, "%s", own.message);
     }
     status = inner->plan(inner->self, query, arena, out, err);
-    if (status != TG_OK || out->outcome == TG_FAILED || store->trouble[0])
+    bool answered = out->outcome == TG_ANSWERED || out->outcome == TG_NO_PLAN;
+    if (status != TG_OK || !answered || store->trouble[0])
         return status;
     status = give_up(store, keep(store, &of, &identity, out, &own), &own);
     return status == TG_OK ? TG_OK : tg_fail(err, status, "%s", own.message);

@@ -23,6 +23,11 @@ typedef enum {
 tg_status tg_store_open(const char *path, const char *program, tg_store_mode mode, tg_store **out, tg_error *err);
 void tg_store_close(tg_store *store); /* NULL is allowed */
 
+/* Another store on the same file, for another thread; leaving adds its counts and trouble to the first (joined may be
+ * NULL) and closes it. */
+tg_status tg_store_join(const tg_store *store, tg_store **out, tg_error *err);
+void tg_store_leave(tg_store *store, tg_store *joined);
+
 /* The answer of the store, else inner's, which is then kept unless it is a failure. inner needs plan and identity. A
  * damaged answer ends the run with TG_EINPUT. */
 tg_status tg_stored_plan(tg_store *store, const tg_provider *inner, const tg_query *query, tg_arena *arena,

@@ -6,6 +6,9 @@ local contract <const> = {}
 --- The contract's version; a plugin says which it was written for.
 contract.api = 1
 
+--- What loading a plugin may take, and a query unless the planning says otherwise.
+contract.limits = { seconds = 60, memory_bytes = 1 << 30 }
+
 contract.nouns = { parallelizer = "parallelizer", cost = "cost model", prune = "pruning policy" }
 
 local function fields_of(kind, own)

@@ -4,6 +4,7 @@
 --- a model that prices only whole stages, an atom's terms come from differences of stages, and its own `stage` still prices
 --- what adapters return.
 local core <const> = require "tangram.core"
+local plain <const> = require "tangram.plain"
 local slice <const> = require "tangram.slice"
 
 local cost <const> = {}
@@ -45,14 +46,20 @@ end
 
 local function can_recompute(atom) return atom.kind ~= "embedding" and atom.kind ~= "head" end
 
-local function check_terms(name, terms)
-  for _, field in ipairs(required) do
-    local value <const> = type(terms) == "table" and terms[field]
+local part_figures <const> = { "forward_s", "backward_s", "static_bytes", "inflight_bytes", "transient_bytes" }
+local stage_figures <const> = { "sync_s", table.unpack(part_figures) }
+local constant_figures <const> = { "stage_s", "static_bytes" }
+
+--- What a model's function returned, or raises: all those figures are there and finite.
+local function check(name, of, figures, result)
+  for _, field in ipairs(figures) do
+    local value <const> = type(result) == "table" and result[field]
     if type(value) ~= "number" or not (value >= 0 and value < math.huge) then
-      error(("cost model '%s': atom: %s: got %s, expected a finite number of at least 0"):format(name, field, tostring(value)), 0)
+      error(("cost model '%s': %s: %s: got %s, expected a finite number of at least 0"):format(name, of, field,
+        type(result) ~= "table" and "a " .. type(result) or type(value) == "number" and value or "a " .. type(value)), 0)
     end
   end
-  return terms
+  return result
 end
 
 --- The terms of a run's distinct atoms with how many there are, kept and recomputed.
@@ -102,7 +109,7 @@ local function terms_by_difference(plugin, island, strategy, ctx)
   local function stage(first, last, recompute)
     local asked <const> = cost.complete(strategy)
     asked.recompute = recompute
-    return plugin.stage(slice.new(ctx.model, atoms, first, last), island, asked, ctx)
+    return check(plugin.name, "stage", part_figures, plugin.stage(slice.new(ctx.model, atoms, first, last), island, asked, ctx))
   end
   local base <const> = strategy.recompute == "selective" and "selective" or "none"
   local more <const> = type(strategy.recompute) == "table" and strategy.recompute.kind or "full"
@@ -172,13 +179,21 @@ end
 --- Wraps a loaded cost model for one planning.
 ---@param plugin table kind "cost"
 ---@param options table its options, checked
+---@param sight tangram.Sight? what the model sees; without, what its callers hand over
 ---@return table cost { name, plugin, additive, stage, terms, atom, link, constants }
-function cost.wrap(plugin, options)
+function cost.wrap(plugin, options, sight)
   local places <const> = {} -- by island and B: the plugin's context, and prices and terms by strategy
 
   local function place_of(island, ctx)
     local key <const> = island.index .. "," .. ctx.microbatches
     local place = places[key]
+    if sight then
+      if not place then
+        place = { island = sight.island(island.index), prices = {}, terms = {}, ctx = sight.context(island.index, ctx.microbatches) }
+        places[key] = place
+      end
+      return place
+    end
     if not place or place.ctx.atoms ~= ctx.atoms or place.ctx.training ~= ctx.training or place.island ~= island then
       place = {
         island = island, prices = {}, terms = {},
@@ -196,7 +211,7 @@ function cost.wrap(plugin, options)
   --- The same for what depends on memory and links, which a context may know of its own island alone.
   local function own_place_of(island, ctx)
     local place <const> = place_of(island, ctx)
-    place.ctx.capacity_bytes, place.ctx.tied_link = ctx.capacity_bytes, ctx.tied_link
+    if not sight then place.ctx.capacity_bytes, place.ctx.tied_link = ctx.capacity_bytes, ctx.tied_link end
     return place
   end
 
@@ -209,14 +224,14 @@ function cost.wrap(plugin, options)
     local price
     if plugin.atom then
       price = function(atom) return plugin.atom(atom, place.island, strategy, place.ctx) end
-      prices.constants = plugin.constants(place.island, strategy, place.ctx)
+      prices.constants = check(plugin.name, "constants", constant_figures, plugin.constants(place.island, strategy, place.ctx))
     else
       price, prices.constants = terms_by_difference(plugin, place.island, strategy, place.ctx)
     end
     function prices.of(atom)
       local terms = prices.by_hash[atom.hash]
       if not terms then
-        terms = check_terms(plugin.name, price(atom))
+        terms = check(plugin.name, "atom", required, price(atom))
         prices.by_hash[atom.hash] = terms
       end
       return terms
@@ -232,15 +247,23 @@ function cost.wrap(plugin, options)
     return cost.complete(strategy)
   end
 
+  local made <const> = setmetatable({}, { __mode = "k" })
   local wrapped <const> = { name = plugin.name, plugin = plugin, additive = plugin.atom ~= nil }
 
   --- A complete stage: the run of atoms under that strategy.
   function wrapped.stage(run, island, strategy, ctx)
     strategy = checked(strategy, ctx)
     local place <const> = own_place_of(island, ctx)
-    if not plugin.atom then return plugin.stage(run, island, strategy, place.ctx) end
-    local sum <const> = sum_of(census(run, recomputed_count(strategy), prices_of(place, strategy).of))
-    return plugin.close(sum, run, island, strategy, place.ctx)
+    if sight then run = sight.slice(run.first, run.last) end
+    local stage
+    if plugin.atom then
+      local sum <const> = sum_of(census(run, recomputed_count(strategy), prices_of(place, strategy).of))
+      stage = plugin.close(sum, run, place.island, strategy, place.ctx)
+    else
+      stage = plugin.stage(run, place.island, strategy, place.ctx)
+    end
+    made[check(plugin.name, plugin.atom and "close" or "stage", stage_figures, stage)] = true
+    return stage
   end
 
   --- Do the engine's terms tell a stage's sync_s (the plugin's constants have `reduce_share`)?
@@ -258,7 +281,7 @@ function cost.wrap(plugin, options)
     local terms = place.terms[all .. key]
     if not terms then
       local entries <const> = {}
-      for i, atom in ipairs(ctx.atoms) do entries[i] = prices.of(atom) end
+      for i, atom in ipairs(place.ctx.atoms) do entries[i] = prices.of(atom) end
       terms = engine_terms(entries, prices.constants, strategy, place.ctx)
       place.terms[all .. key] = terms
     end
@@ -270,13 +293,17 @@ function cost.wrap(plugin, options)
   ---@return table terms, table constants { stage_s, static_bytes }
   function wrapped.atom(atom, island, strategy, ctx)
     if not plugin.atom then error(("cost model '%s' prices whole stages: it has no terms of atoms"):format(plugin.name), 2) end
-    local prices <const> = prices_of(place_of(island, ctx), checked(strategy, ctx))
-    return prices.of(atom), prices.constants
+    local place <const> = place_of(island, ctx)
+    local prices <const> = prices_of(place, checked(strategy, ctx))
+    return prices.of(sight and place.ctx.atoms[atom.index] or atom), prices.constants
   end
+
+  --- Whether the stage was priced here.
+  function wrapped.made(stage) return made[stage] or false end
 
   --- Latency and rate of a link between islands as the model sees it.
   function wrapped.link(link, ctx)
-    if plugin.link then return plugin.link(link, ctx) end
+    if plugin.link then return plugin.link(link, sight and sight.context(link.from.index, ctx.microbatches) or ctx) end
     return link.latency_s, link.bytes_per_s
   end
 
@@ -286,6 +313,25 @@ function cost.wrap(plugin, options)
   end
 
   return wrapped
+end
+
+--- What one plugin gets as ctx.cost: it leads to nothing of the model's own, and to nothing that another plugin gets.
+---@param wrapped table of cost.wrap
+---@return table face
+function cost.face(wrapped)
+  local copies <const> = setmetatable({}, { __mode = "k" })
+  local function own(shared)
+    copies[shared] = copies[shared] or plain(shared)
+    return copies[shared]
+  end
+  return {
+    name = wrapped.name, additive = wrapped.additive, stage = wrapped.stage, terms = wrapped.terms, link = wrapped.link,
+    terms_tell_sync = wrapped.terms_tell_sync,
+    atom = function(...)
+      local terms <const>, constants <const> = wrapped.atom(...)
+      return own(terms), own(constants)
+    end,
+  }
 end
 
 return cost

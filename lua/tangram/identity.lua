@@ -69,6 +69,14 @@ local function of_plugin(plugin)
   }
 end
 
+--- The constants in use, as text; a cost model that can't list them is known by its source and options alone.
+local function constants_of(problem, island, ctx)
+  local ok <const>, text <const> = core.guarded(problem.seconds, problem.memory_bytes, function()
+    return identity.text(problem.cost.constants(island, ctx))
+  end)
+  return ok and text or false
+end
+
 --- A function that identifies a problem's queries: identify(slice, ctx) -> scope, description, rest (core.enumerate). ctx is
 --- the adapter's view of the island at a number of microbatches.
 ---@param problem tangram.Problem prepared
@@ -85,7 +93,7 @@ function identity.of(problem)
       scope = {
         digest = core.sha256(common .. identity.text {
           of_island(island), ctx.microbatches, ctx.capacity_bytes, ctx.tied_link or false, ctx.budget.seconds,
-          problem.cost.constants(island, ctx),
+          constants_of(problem, island, ctx),
         }),
         description = core.json_encode {
           parallelizer = problem.parallelizer.name, cost = problem.cost.name, model = problem.model.name,

@@ -18,7 +18,7 @@ local island <const> = {}
 ---@field signature string equal islands have equal ones
 ---@field merged boolean
 local methods <const> = {}
-local class <const> = { __index = methods, __name = "Island" }
+local class <const> = { __index = methods, __name = "Island", __metatable = "Island" } -- one for all islands
 
 --- The entry of the nearest smaller size; below the smallest, the smallest.
 local function rate_at(rates, size)

@@ -2,7 +2,9 @@
 --- runs without io, os, debug and bytecode, and can't change what others see.
 local contract <const> = require "tangram.contract"
 local core <const> = require "tangram.core"
+local plain <const> = require "tangram.plain"
 local programs <const> = require "tangram.program"
+local sandbox <const> = require "tangram.sandbox"
 
 local loader <const> = {}
 
@@ -39,52 +41,6 @@ local function readable(path)
   return text
 end
 
-local function shallow(t)
-  local copy <const> = {}
-  for key, value in pairs(t) do copy[key] = value end
-  return copy
-end
-
---- What of the engine plugins may call: arithmetic, nothing that reaches files or other scripts.
-local engine_functions <const> = { "bears", "max_inflight", "nearest", "pareto", "partition", "partition_table", "terms" }
-
---- A copy of one of the library's modules for one plugin.
-local function module_for_plugins(plugin, module)
-  if module == "tangram.core" then
-    local copy <const> = {}
-    for _, name in ipairs(engine_functions) do copy[name] = core[name] end
-    return copy
-  elseif type(module) == "string" and (module:match "^tangram%.formulas%." or module:match "^tangram%.catalog%f[%.%z]"
-        or module == "tangram.strategies" or module == "tangram.floors" or module == "tangram.units"
-        or module == "tangram.profile") then
-    return shallow(require(module))
-  end
-  error(("%s: require '%s': plugins can load only tangram's formulas, catalogue, strategies, floors, units and core"):format(plugin,
-    tostring(module)), 3)
-end
-
---- What a plugin may use, made anew for each, so that none can patch it for another.
-local function environment(name, granted)
-  local env <const> = {
-    assert = assert, error = error, ipairs = ipairs, next = next, pairs = pairs, pcall = pcall, print = nil,
-    rawequal = rawequal, rawget = rawget, rawlen = rawlen, rawset = rawset, select = select, setmetatable = setmetatable,
-    tonumber = tonumber, tostring = tostring, type = type, xpcall = xpcall, _VERSION = _VERSION,
-    math = shallow(math), string = shallow(string), table = shallow(table), utf8 = shallow(utf8),
-  }
-  env.string.dump = nil
-  env.getmetatable = function(value)
-    if type(value) == "table" then return getmetatable(value) end
-    return nil
-  end
-  local loaded <const> = {}
-  env.require = function(module)
-    if not loaded[module] then loaded[module] = granted[module] or module_for_plugins(name, module) end
-    return loaded[module]
-  end
-  env._G = env
-  return env
-end
-
 --- Path and text of the plugin's source.
 local function find(kind, name)
   if name:match "/" or name:match "%.lua$" then
@@ -104,13 +60,10 @@ local function find(kind, name)
     near and (" (did you mean '%s'?)"):format(near) or "")
 end
 
---- What the plugin of that path gets that others don't: the shipped process adapter may run the program that the user's own
---- spec gives it, and only that.
-local function grants_of(kind, path, values)
+--- Whether a plugin may run the program that the user's own spec gives it, which the shipped process adapter alone may.
+local function may_run(kind, path)
   local place <const> = kind == "parallelizer" and path:match "^(.*)/parallelizers/process%.lua$"
-  if not (place and shipped[place]) then return {} end
-  local words <const> = programs.words(values.command)
-  return { ["tangram.program"] = programs.bind(words or {}) }, words
+  return place and shipped[place] or false
 end
 
 --- Names of the plugins of a kind, by letters.
@@ -131,10 +84,33 @@ function loader.list(kind)
   return names
 end
 
+--- A plugin from its source, under limits. Raises one line if it breaks its contract.
+---@param kind "parallelizer"|"cost"|"prune"
+---@param path string its file
+---@param text string its source
+---@param values table its options
+---@param runs boolean? it may run the program of its options
+---@return table plugin checked; its `options` are values, `option_fields` the schema, `path` and `source` its file
+function loader.make(kind, path, text, values, runs)
+  local words <const> = runs and programs.words(values.command)
+  local granted <const> = runs and { ["tangram.program"] = programs.bind(words or {}) }
+  local chunk <const>, why <const> = load(text, "@" .. path, "t", sandbox.environment(path, granted))
+  if not chunk then error(why, 0) end
+  local ok <const>, checked <const>, cut <const> = core.guarded(contract.limits.seconds, contract.limits.memory_bytes, function()
+    local plugin <const> = contract.check_plugin(kind, plain(chunk()), path)
+    plugin.option_fields = plugin.options
+    plugin.options = contract.check_options(plugin, values, path)
+    return plugin
+  end)
+  if not ok then error(cut and ("%s: %s"):format(path, checked) or checked, 0) end
+  checked.path, checked.source, checked.program, checked.runs = path, text, words or nil, runs
+  return checked
+end
+
 --- Loads a plugin by name or path and fills in its options. Raises one line for a plugin that breaks its contract.
 ---@param kind "parallelizer"|"cost"|"prune"
 ---@param request string|table a name, a path, or { name =, options = { … } }
----@return table plugin checked; its `options` are values, `option_fields` the schema, `path` and `source` its file
+---@return table plugin as loader.make's; `request` is its name as asked for
 function loader.load(kind, request)
   local name <const> = type(request) == "table" and request.name or request
   if type(name) ~= "string" then
@@ -143,17 +119,9 @@ function loader.load(kind, request)
   local path <const>, text <const> = find(kind, name)
   if not path then error(text, 0) end
   local values <const> = type(request) == "table" and request.options or {}
-  local granted <const>, words <const> = grants_of(kind, path, values)
-  local chunk <const>, why <const> = load(text, "@" .. path, "t", environment(path, granted))
-  if not chunk then error(why, 0) end
-  local ok <const>, plugin <const> = pcall(chunk)
-  if not ok then error(("%s: %s"):format(path, tostring(plugin)), 0) end
-  local checked <const> = contract.check_plugin(kind, plugin, path)
-  checked.path, checked.source, checked.request = path, text, name
-  checked.option_fields = checked.options
-  checked.options = contract.check_options(checked, values, path)
-  checked.program = words
-  return checked
+  local plugin <const> = loader.make(kind, path, text, values, may_run(kind, path))
+  plugin.request = name
+  return plugin
 end
 
 return loader

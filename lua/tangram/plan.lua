@@ -1,6 +1,7 @@
 --- The plan as people and runtimes get it: tangram.plan/1 (FORMATS.md), built from what a search found.
 local clusters <const> = require "tangram.cluster"
 local core <const> = require "tangram.core"
+local search <const> = require "tangram.search"
 
 local plan <const> = {}
 
@@ -202,16 +203,11 @@ local function utilisation(setting, problem, stages, time_s)
   return core.model_flops(setting.model, setting.training.seq_len) * setting.training.global_batch / (time_s * peak)
 end
 
-local function constants_of(setting, problem, stages)
+local function constants_of(problem, stages)
   local list <const>, seen <const>, used <const> = core.array {}, {}, {}
   for _, stage in ipairs(stages) do used[stage.island] = true end
   for _, island in ipairs(problem.islands) do
-    local ctx <const> = {
-      model = setting.model, atoms = setting.atoms, islands = problem.islands, training = setting.training,
-      microbatches = problem.microbatches[1], samples = setting.training.global_batch // problem.microbatches[1],
-      capacity_bytes = problem.capacity_bytes[island.index],
-    }
-    for _, row in ipairs(used[island.name] and setting.cost.constants(island, ctx) or {}) do
+    for _, row in ipairs(used[island.name] and search.constants(problem, island) or {}) do
       if not seen[row.name] then
         seen[row.name] = true
         list[#list + 1] = row
@@ -257,13 +253,13 @@ function plan.build(setting, outcome)
     format = "tangram.plan/1", version = core.version, granularity = spec.granularity, model = setting.model,
     cluster = filled_in(setting.cluster), training = setting.training,
     parallelizer = { name = setting.parallelizer.name, options = setting.parallelizer.options },
-    cost = { name = setting.cost.name, options = setting.cost_plugin.options }, target = core.null,
+    cost = { name = setting.cost_plugin.name, options = setting.cost_plugin.options }, target = core.null,
     objective = spec.objective, p2p = spec.p2p, warmup = core.array(result.warmup), microbatches = result.best.microbatches,
     stopped = outcome.stopped or core.null, stages = stages, time_s = time_s, bound_s = bound_s, gap = 1 - bound_s / time_s,
     proved = not outcome.stopped and 1 - bound_s / time_s <= spec.gap + 1e-12, paper_s = result.paper_s,
     tokens_per_s = setting.training.global_batch * setting.training.seq_len / time_s,
     model_flops_utilisation = utilisation(setting, problem, stages, time_s), islands = islands_list(outcome), pairs = counts,
-    constants = constants_of(setting, problem, stages), warnings = sorted_unique(setting.warnings),
+    constants = constants_of(problem, stages), warnings = sorted_unique(setting.warnings),
     top = top_of(outcome, spec.top),
   }
 end

@@ -2,6 +2,7 @@
 --- builds the plan with all that is needed to check, report and launch it (tangram.plan/1).
 local cluster_json <const> = require "tangram.input.cluster_json"
 local clusters <const> = require "tangram.cluster"
+local contract <const> = require "tangram.contract"
 local core <const> = require "tangram.core"
 local costs <const> = require "tangram.cost"
 local islands <const> = require "tangram.islands"
@@ -11,8 +12,11 @@ local plans <const> = require "tangram.plan"
 local schema <const> = require "tangram.schema"
 local search <const> = require "tangram.search"
 local trainings <const> = require "tangram.training"
+local views <const> = require "tangram.views"
 
 local planner <const> = {}
+
+local MOST_WARNINGS <const> = 10000 -- plugins may log without end
 
 local plugin_field <const> = function(default, doc)
   return {
@@ -44,7 +48,11 @@ planner.fields = {
   warmup = { type = "enum", values = { "1f1b", "auto" }, default = "1f1b", doc = "microbatches in flight" },
   gap = { type = "number", min = 0, max = 0.99, default = 0.005, doc = "fraction from the optimum at which to stop" },
   time_limit_s = { type = "number", above = 0, doc = "seconds after which the best so far is taken" },
-  query_seconds = { type = "number", above = 0, default = 60, doc = "seconds that a parallelizer may take for one query" },
+  query_seconds = { type = "number", above = 0, default = contract.limits.seconds, doc = "seconds that one query may take" },
+  query_memory_bytes = {
+    type = "number", above = 0, default = contract.limits.memory_bytes, doc = "bytes by which one query may grow its worker",
+  },
+  workers = { type = "integer", min = 1, max = 1024, doc = "threads that ask the parallelizer; default: the machine's cores" },
   store = { type = "string", doc = "file in which answers are kept, and looked up first" },
   top = { type = "integer", min = 1, max = 1000, default = 1, doc = "how many of the best plans to list" },
   granularity = { type = "enum", values = { "layer", "half" }, default = "layer", doc = "what the model is cut into" },
@@ -69,19 +77,6 @@ local function atoms_of(model, training, spec, parallelizer)
   if not standard then error(why, 0) end
   if not parallelizer.atoms then return standard end
   return require("tangram.atoms").check(parallelizer, parallelizer.atoms(model, { training = training, atoms = standard }))
-end
-
---- A cost whose stages are known as such (search.lua tells whether an adapter's times are the cost model's).
-local function tracked(cost_plugin)
-  local cost <const>, made <const> = costs.wrap(cost_plugin, cost_plugin.options), setmetatable({}, { __mode = "k" })
-  local stage <const> = cost.stage
-  function cost.stage(...)
-    local result <const> = stage(...)
-    if type(result) == "table" then made[result] = true end
-    return result
-  end
-  function cost.made(one) return made[one] end
-  return cost
 end
 
 --- A record of each GPU type in the cluster, by name.
@@ -115,8 +110,9 @@ function planner.setting(spec)
   setting.training.precision = precision
   warn { note }
   setting.atoms = atoms_of(setting.model, setting.training, spec, setting.parallelizer)
-  setting.cost = tracked(setting.cost_plugin)
-  setting.log = function(text) warn { text } end
+  setting.log = function(text)
+    if #setting.warnings < MOST_WARNINGS then warn { text } end
+  end
   if spec.store then
     local store <const>, refused <const> = core.store(spec.store)
     if not store then error(refused, 0) end
@@ -156,13 +152,18 @@ function planner.problem(setting, partition)
     bounds = false
     setting.log(("%s brings its own times, so no pair is dropped by a bound"):format(setting.parallelizer.name))
   end
-  return {
+  local spec <const>, plugin <const> = setting.spec, setting.cost_plugin
+  local problem <const> = {
     model = setting.model, atoms = setting.atoms, cluster = partition.cluster, islands = partition.islands,
     training = setting.training, microbatches = trainings.microbatch_counts(setting.training),
-    parallelizer = setting.parallelizer, cost = setting.cost, cost_plugin = setting.cost_plugin,
-    policies = setting.policies, bounds = bounds, seconds = setting.spec.query_seconds, log = setting.log,
-    store = setting.store,
+    parallelizer = setting.parallelizer, cost_plugin = plugin, policies = setting.policies, bounds = bounds,
+    seconds = spec.query_seconds, memory_bytes = spec.query_memory_bytes, workers = spec.workers or core.processors(),
+    store = setting.store, log = setting.log, note = function(text) setting.log(tostring(text):sub(1, 300)) end,
   }
+  search.prepare(problem)
+  problem.sight = views.new(problem)
+  problem.cost = costs.wrap(plugin, plugin.options, problem.sight(plugin))
+  return problem
 end
 
 local function add_counts(sum, result)

@@ -112,7 +112,6 @@ function recost.plan(plan, where)
   }
   local group <const>, by_name <const> = islands_of(plan, where)
   local problem <const> = planner.problem(setting, group)
-  search.prepare(problem)
   local function view(island) return search.context(problem, island, plan.microbatches) end
   local runs <const> = runs_of(plan, by_name, where)
   local links <const> = links_of(plan, group, runs, problem, view, where)

@@ -47,7 +47,7 @@ local class <const> = {
   end,
   __len = function(self) return self.last - self.first + 1 end,
   __tostring = function(self) return ("atoms %d..%d"):format(self.first, self.last) end,
-  __name = "Slice",
+  __name = "Slice", __metatable = "Slice", -- one for all slices: not for plugins to change
 }
 
 --- The run of atoms i..j of this slice.

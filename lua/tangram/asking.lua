@@ -1,0 +1,84 @@
+--- Asks an adapter for the plans of a pair: core.enumerate's `plan`, in a worker's state.
+local asking <const> = {}
+
+local MOST_LINES <const> = 100 -- of what plugins log in one query
+
+--- A generator of uniform numbers in [0, 1), the same for the same seed on every machine (xorshift64*).
+local function generator(seed)
+  local state = 0
+  for i = 1, #seed do state = (state ~ seed:byte(i)) * 1099511628211 end
+  if state == 0 then state = 1 end
+  return function()
+    state = state ~ (state >> 12)
+    state = state ~ (state << 25)
+    state = state ~ (state >> 27)
+    return ((state * 2685821657736338717) >> 11) * 2.0 ^ -53
+  end
+end
+
+--- Whether all stages of an answer were priced by the chosen cost model.
+local function priced_by_cost(problem, answer)
+  for _, plan in ipairs(answer) do
+    for _, stage in ipairs(type(plan) == "table" and plan or {}) do
+      if not problem.cost.made(stage) then return false end
+    end
+  end
+  return true
+end
+
+--- While the result is open, what plugins log goes to lines: it belongs to the answer, and is kept with it.
+local function noting(problem, lines)
+  local outer <const> = problem.note
+  problem.note = function(text)
+    if #lines < MOST_LINES then lines[#lines + 1] = tostring(text):sub(1, 300):gsub("%c", " ") end
+  end
+  return setmetatable({}, { __close = function() problem.note = outer end })
+end
+
+local function answer_of(adapter, slice, island, ctx)
+  if adapter.supports then
+    local yes <const>, why <const> = adapter.supports(slice, island, ctx)
+    if not yes then return nil, why end
+  end
+  return adapter.plan(slice, island, ctx)
+end
+
+--- A function that gives a query as the adapter gets it: slice, island, ctx.
+---@param problem tangram.Problem with the fields that workers need (tangram.worker)
+---@return fun(island: integer, first: integer, last: integer, microbatches: integer, successors: integer): ...
+function asking.queries(problem)
+  local sight <const> = problem.sight(problem.parallelizer)
+  local total_flops = 0
+  for _, atom in ipairs(problem.atoms) do total_flops = total_flops + atom.flops end
+  return function(island, first, last, microbatches, successors)
+    local ctx <const> = sight.context(island, microbatches)
+    local flops = 0 -- summed from the slice's first atom on, so that equal slices have equal shares
+    for i = first, last do flops = flops + problem.atoms[i].flops end
+    ctx.successors, ctx.budget.share = successors, flops / total_flops
+    return sight.slice(first, last), sight.island(island), ctx
+  end
+end
+
+--- The function that answers queries.
+---@param problem tangram.Problem
+---@param query_of function of `queries`
+---@return fun(island: integer, first: integer, last: integer, microbatches: integer, successors: integer): ...
+function asking.plan(problem, query_of)
+  local adapter <const> = problem.parallelizer
+  return function(island, first, last, microbatches, successors)
+    local slice <const>, place <const>, ctx <const> = query_of(island, first, last, microbatches, successors)
+    local seed <const> = ("%s|%s|%d|%d"):format(slice.signature, place.signature, microbatches, successors)
+    local random
+    ctx.rng = function()
+      random = random or generator(seed)
+      return random()
+    end
+    local lines <const> = {}
+    local _ <close> = noting(problem, lines)
+    local answer <const>, why <const> = answer_of(adapter, slice, place, ctx)
+    local own_times <const> = type(answer) == "table" and not priced_by_cost(problem, answer)
+    return answer, why, own_times, #lines > 0 and table.concat(lines, "\n") or nil
+  end
+end
+
+return asking

@@ -1,0 +1,104 @@
+--- The policies of a planning and its cost model's links, as core.enumerate asks them: under limits, and so that a faulty one
+--- costs nothing but what it would have dropped. A function that fails once is not called again, and the report says so.
+local core <const> = require "tangram.core"
+
+local policies <const> = {}
+
+local function where(island, first, last, microbatches)
+  return ("atoms %d..%d on %s%s"):format(first, last, island.name, microbatches and (" at %d microbatches"):format(microbatches) or "")
+end
+
+--- plugin[name] under limits; its results, or nothing where it failed, now or before. wrong(first, second) says what is
+--- wrong with a result.
+local function guard(problem, plugin, name, wrong)
+  local off = false
+  return function(place, ...)
+    if off then return nil end
+    local ok <const>, first <const>, second <const> = core.guarded(problem.seconds, problem.memory_bytes, plugin[name], ...)
+    local fault <const> = ok and wrong(first, second) or not ok and first
+    if not fault then return first, second end
+    if second == "stop" then return nil end
+    off = true
+    problem.log(("%s '%s': %s() is called no more, it failed for %s: %s"):format(
+      plugin.kind == "cost" and "cost model" or "policy", plugin.name, name, place, fault))
+  end
+end
+
+local checks <const> = {
+  keep = function(kept)
+    if type(kept) ~= "boolean" then return ("returned a %s, expected true or false"):format(type(kept)) end
+  end,
+  key = function(key)
+    if type(key) ~= "string" then return ("returned a %s, expected a string"):format(type(key)) end
+  end,
+  bound = function(bound_s)
+    if type(bound_s) ~= "number" or bound_s ~= bound_s or bound_s < 0 then
+      return ("returned %s, expected seconds"):format(type(bound_s) == "number" and bound_s or "a " .. type(bound_s))
+    end
+  end,
+  link = function(latency_s, bytes_per_s)
+    local function within(x, least) return type(x) == "number" and x == x and x >= least end
+    if not within(latency_s, 0) or latency_s == math.huge or not within(bytes_per_s, 0) or bytes_per_s == 0 then
+      return "expected a latency of at least 0 seconds and a rate above 0"
+    end
+  end,
+}
+
+--- The policies that have the function, each as call(island, first, last, microbatches) under limits.
+local function callers(problem, name)
+  local list <const> = {}
+  for _, policy in ipairs(problem.policies) do
+    if policy[name] then
+      local call <const>, sight <const> = guard(problem, policy, name, checks[name]), problem.sight(policy)
+      list[#list + 1] = {
+        name = policy.name,
+        call = function(island, first, last, microbatches)
+          return call(where(problem.islands[island], first, last, name ~= "key" and microbatches),
+            { slice = sight.slice(first, last), island = sight.island(island) }, sight.context(island, microbatches))
+        end,
+      }
+    end
+  end
+  return list
+end
+
+--- core.enumerate's keep, key, bound and link; nil where no plugin has the function.
+---@param problem tangram.Problem
+---@return table
+function policies.callbacks(problem)
+  local keeping <const>, keyed <const> = callers(problem, "keep"), callers(problem, "key")
+  local bounding <const> = problem.bounds and callers(problem, "bound") or {}
+  local back <const> = {}
+  back.keep = #keeping > 0 and function(island, first, last, microbatches)
+    for _, policy in ipairs(keeping) do
+      if policy.call(island, first, last, microbatches) == false then return policy.name end
+    end
+  end or nil
+  back.key = #keyed > 0 and function(island, first, last)
+    local keys <const> = {}
+    for i, policy in ipairs(keyed) do
+      -- a policy without an answer shares nothing
+      keys[i] = policy.call(island, first, last, problem.microbatches[1]) or ("%d,%d,%d"):format(island, first, last)
+    end
+    return table.concat(keys, "|")
+  end or nil
+  back.bound = #bounding > 0 and function(island, first, last, microbatches)
+    local most = 0
+    for _, policy in ipairs(bounding) do most = math.max(most, policy.call(island, first, last, microbatches) or 0) end
+    return most
+  end or nil
+  if problem.cost_plugin.link then
+    local call <const>, sight <const> = guard(problem, problem.cost_plugin, "link", checks.link), problem.sight(problem.cost_plugin)
+    back.link = function(from, to, latency_s, bytes_per_s)
+      local own_latency_s <const>, own_bytes_per_s <const> = call(
+        ("the link from %s to %s"):format(problem.islands[from].name, problem.islands[to].name),
+        { from = sight.island(from), to = sight.island(to), latency_s = latency_s, bytes_per_s = bytes_per_s },
+        sight.context(from, problem.microbatches[1]))
+      if own_latency_s then return own_latency_s, own_bytes_per_s end
+      return latency_s, bytes_per_s
+    end
+  end
+  return back
+end
+
+return policies

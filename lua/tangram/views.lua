@@ -1,0 +1,74 @@
+--- What each plugin sees of a problem: copies of its own, so that whatever it does to them is its own affair.
+local costs <const> = require "tangram.cost"
+local islands <const> = require "tangram.island"
+local plain <const> = require "tangram.plain"
+local slices <const> = require "tangram.slice"
+
+local views <const> = {}
+
+---@class tangram.Sight one plugin's view of a problem
+---@field slice fun(first: integer, last: integer): tangram.Slice
+---@field island fun(index: integer): tangram.Island
+---@field context fun(island: integer, microbatches: integer): table the ctx of DESIGN.md, section 5
+
+local function is_place(first, last, count)
+  return math.type(first) == "integer" and math.type(last) == "integer" and 1 <= first and first <= last and last <= count
+end
+
+local function copies(problem)
+  local own <const> = { model = plain(problem.model), atoms = plain(problem.atoms), training = plain(problem.training), islands = {} }
+  for i, island in ipairs(problem.islands) do own.islands[i] = islands.new(plain(island)) end
+  return own
+end
+
+--- The ctx of an island and B. A cost model has no ctx.cost.
+local function context(problem, own, plugin, index, microbatches, cost)
+  local island <const> = own.islands[index]
+  return {
+    model = own.model, atoms = own.atoms, islands = own.islands, training = own.training, microbatches = microbatches,
+    samples = own.training.global_batch // microbatches, successors = 0, capacity_bytes = problem.capacity_bytes[island.index],
+    cost = cost, log = function(text) problem.note(text) end, budget = { share = 1, seconds = problem.seconds },
+    tied_link = own.model.tied and plain(problem.tied_links[island.index]) or nil, options = plain(plugin.options), memo = {},
+  }
+end
+
+--- The sight of one plugin. What it is shown is made when first asked for.
+---@param problem tangram.Problem
+---@param plugin table
+---@return tangram.Sight
+local function sight_of(problem, plugin)
+  local own <const>, cut <const>, contexts <const> = copies(problem), {}, {}
+  local cost
+  local sight <const> = {}
+  function sight.island(index) return own.islands[index] end
+  function sight.slice(first, last)
+    local key <const> = is_place(first, last, #problem.atoms) and first * (#problem.atoms + 1) + last
+    if not key then
+      error(("got atoms %s..%s, expected a run of the model's %d"):format(tostring(first), tostring(last), #problem.atoms), 0)
+    end
+    cut[key] = cut[key] or slices.new(own.model, own.atoms, first, last)
+    return cut[key]
+  end
+  function sight.context(index, microbatches)
+    local key <const> = microbatches * #own.islands + index - 1
+    if not contexts[key] then
+      if plugin.kind ~= "cost" then cost = cost or costs.face(problem.cost) end
+      contexts[key] = context(problem, own, plugin, index, microbatches, cost)
+    end
+    return contexts[key]
+  end
+  return sight
+end
+
+--- A function that gives each plugin's sight.
+---@param problem tangram.Problem
+---@return fun(plugin: table): tangram.Sight
+function views.new(problem)
+  local made <const> = {}
+  return function(plugin)
+    made[plugin] = made[plugin] or sight_of(problem, plugin)
+    return made[plugin]
+  end
+end
+
+return views
