@@ -12,12 +12,13 @@ typedef struct {
     const char *path, *cpath; /* package.path and package.cpath */
     const tg_embedded *modules;
     tg_query_limits limits;
-    tg_store *store;   /* NULL: none */
-    tg_store **joined; /* of each worker */
+    const tg_provider *far; /* answers instead of the states; where it has no answer, they do. NULL: none */
+    tg_store *store;        /* NULL: none */
+    tg_store **joined;      /* of each worker */
 } tg_worker_source;
 
-/* store: asked first; may be NULL. Finds modules as L does. Pushes what source points to: it must stay on L's stack, and text alive, while workers are
- * in use. */
+/* store: asked first; may be NULL. Finds modules as L does. Pushes what source points to: it must stay on L's stack,
+ * and text alive, while workers are in use. */
 void tg_make_lua_workers(lua_State *L, const char *text, size_t size, int count, const tg_query_limits *limits,
                          tg_store *store, tg_worker_source *source, tg_workers *workers);
 

@@ -8,10 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "search/serial.h"
 
-enum { TO_PROBLEM, TO_QUERY, TO_STOP, FROM_ANSWER, FROM_FAILURE };
+enum { TO_PROBLEM, TO_QUERY, TO_STOP, TO_ABANDON, FROM_ANSWER, FROM_FAILURE };
 
 typedef enum { FREE, BUSY, LOST } peer_state;
 
@@ -29,6 +30,7 @@ struct tg_ranks {
     size_t problem_size;
     unsigned long problem_number;
     double patience_s;
+    bool abandoned; /* other ranks: some rank was lost, so there is no common end */
 };
 
 bool tg_ranks_started(void)
@@ -62,6 +64,11 @@ tg_status tg_ranks_join(tg_ranks **out, tg_error *err)
 int tg_ranks_rank(const tg_ranks *ranks)
 {
     return ranks->rank;
+}
+
+int tg_ranks_others(const tg_ranks *ranks)
+{
+    return ranks->size - 1;
 }
 
 int tg_ranks_lost(const tg_ranks *ranks)
@@ -190,8 +197,9 @@ static tg_status plan(void *self, const tg_query *query, tg_arena *arena, tg_ans
 {
     tg_ranks *ranks = self;
     int rank = acquire(ranks), tag = 0;
+    *out = (tg_answer){.outcome = TG_UNASKED};
     if (!rank)
-        return tg_fail(err, TG_EPROVIDER, "every other rank has died or hangs, so nobody is left to ask");
+        return TG_OK;
     size_t size;
     unsigned char *bytes = ask(ranks, rank, query, &tag, &size);
     release(ranks, rank, bytes ? FREE : LOST);
@@ -211,19 +219,7 @@ static tg_status plan(void *self, const tg_query *query, tg_arena *arena, tg_ans
     return status;
 }
 
-static tg_status open_worker(void *self, int worker, tg_provider *out, tg_error *err)
-{
-    (void)worker, (void)err;
-    *out = (tg_provider){.self = self, .plan = plan};
-    return TG_OK;
-}
-
-static void close_worker(void *self, int worker, tg_provider *provider)
-{
-    (void)self, (void)worker, (void)provider;
-}
-
-tg_status tg_ranks_pose(tg_ranks *ranks, const void *problem, size_t size, double patience_s, tg_workers *out,
+tg_status tg_ranks_pose(tg_ranks *ranks, const void *problem, size_t size, double patience_s, tg_provider *out,
                         tg_error *err)
 {
     void *copy = malloc(size + 1);
@@ -235,7 +231,7 @@ tg_status tg_ranks_pose(tg_ranks *ranks, const void *problem, size_t size, doubl
     ranks->problem_size = size;
     ranks->problem_number++;
     ranks->patience_s = patience_s;
-    *out = (tg_workers){.self = ranks, .count = ranks->size - 1, .open = open_worker, .close = close_worker};
+    *out = (tg_provider){.self = ranks, .plan = plan};
     return TG_OK;
 }
 
@@ -282,6 +278,7 @@ tg_status tg_ranks_serve(tg_ranks *ranks, const tg_opener *opener, tg_error *err
             memcpy(&query, message, sizeof query);
             going = answer(ranks, &provider, &query, opened, &why);
         } else {
+            ranks->abandoned = tag == TO_ABANDON;
             going = false;
         }
         free(message);
@@ -290,17 +287,25 @@ tg_status tg_ranks_serve(tg_ranks *ranks, const tg_opener *opener, tg_error *err
     return TG_OK;
 }
 
+/* To finalize is to wait for all ranks, so where some are lost the others are told and all is aborted. mpirun then ends
+ * them, unless it was told to let ranks go on (--enable-recovery): then they end by themselves, later than rank 0,
+ * whose status is the job's. */
 void tg_ranks_leave(tg_ranks *ranks, int exit_status)
 {
     if (!ranks)
         return;
+    int tag = tg_ranks_lost(ranks) > 0 ? TO_ABANDON : TO_STOP;
     for (int i = 1; i < ranks->size && ranks->rank == 0; i++)
-        if (ranks->peers[i].state != LOST && !send_bytes(ranks, i, TO_STOP, "", 0, tg_clock_s() + 5))
+        if (ranks->peers[i].state != LOST && !send_bytes(ranks, i, tag, "", 0, tg_clock_s() + 5))
             ranks->peers[i].state = LOST;
-    if (tg_ranks_lost(ranks) > 0) {
+    if (ranks->abandoned || tg_ranks_lost(ranks) > 0)
         fflush(NULL);
-        MPI_Abort(MPI_COMM_WORLD, exit_status); /* to finalize is to wait for all */
+    if (ranks->abandoned) {
+        nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
+        _exit(exit_status);
     }
+    if (tg_ranks_lost(ranks) > 0)
+        MPI_Abort(MPI_COMM_WORLD, exit_status);
     MPI_Finalize();
     pthread_mutex_destroy(&ranks->mutex);
     free(ranks->problem);

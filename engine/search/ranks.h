@@ -16,9 +16,11 @@ bool tg_ranks_started(void);
 tg_status tg_ranks_join(tg_ranks **out, tg_error *err);
 int tg_ranks_rank(const tg_ranks *ranks);
 
-/* Rank 0: workers that answer from the other ranks, as many as there are. The problem is copied. A query that takes
- * longer than patience_s is given up, and its rank. */
-tg_status tg_ranks_pose(tg_ranks *ranks, const void *problem, size_t size, double patience_s, tg_workers *out,
+int tg_ranks_others(const tg_ranks *ranks); /* how many ranks there are beside this one */
+
+/* Rank 0: a provider whose plan, called by any number of threads, is answered by another rank. The problem is copied. A
+ * rank that takes longer than patience_s for a query is given up. TG_UNASKED: no other rank is left. */
+tg_status tg_ranks_pose(tg_ranks *ranks, const void *problem, size_t size, double patience_s, tg_provider *out,
                         tg_error *err);
 
 /* How many ranks were given up. */
