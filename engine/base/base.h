@@ -28,14 +28,14 @@ void tg_arena_free(tg_arena *arena);
         type *at;                                                                                                      \
         size_t count, room;                                                                                            \
     } name;                                                                                                            \
-    static inline bool name##_push(name *v, type item)                                                                 \
+    __attribute__((unused)) static inline bool name##_push(name *v, type item)                                         \
     {                                                                                                                  \
         if (v->count == v->room && !tg_vec_grow((void **)&v->at, &v->room, sizeof(type)))                              \
             return false;                                                                                              \
         v->at[v->count++] = item;                                                                                      \
         return true;                                                                                                   \
     }                                                                                                                  \
-    static inline void name##_free(name *v)                                                                            \
+    __attribute__((unused)) static inline void name##_free(name *v)                                                    \
     {                                                                                                                  \
         tg_vec_release((void **)&v->at);                                                                               \
         v->count = v->room = 0;                                                                                        \

@@ -77,6 +77,8 @@ int luaopen_tangram_core(lua_State *L)
     tg_open_enumerate(L);
     tg_open_plan(L);
     tg_open_partition(L);
+    tg_open_knapsack(L);
+    tg_open_operators(L);
     tg_open_store(L);
     tg_open_process(L);
     tg_open_ranks(L);

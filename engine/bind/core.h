@@ -13,6 +13,8 @@ void tg_open_terms(lua_State *L);
 void tg_open_enumerate(lua_State *L);
 void tg_open_plan(lua_State *L);
 void tg_open_partition(lua_State *L);
+void tg_open_knapsack(lua_State *L);
+void tg_open_operators(lua_State *L);
 void tg_open_store(lua_State *L);
 void tg_open_process(lua_State *L);
 void tg_open_ranks(lua_State *L);

@@ -198,16 +198,9 @@ static int table_plans(lua_State *L)
 void tg_open_partition_table(lua_State *L)
 {
     static const luaL_Reg methods[] = {
-        {"add", table_add},    {"set", table_set},       {"has", table_has}, {"plans", table_plans},
-        {"__gc", table_close}, {"__close", table_close}, {NULL, NULL}};
-    if (luaL_newmetatable(L, TABLE)) {
-        luaL_setfuncs(L, methods, 0);
-        lua_pushvalue(L, -1);
-        lua_setfield(L, -2, "__index");
-        lua_pushliteral(L, "tangram.PartitionTable");
-        lua_setfield(L, -2, "__metatable");
-    }
-    lua_pop(L, 1);
+        {"add", table_add}, {"set", table_set}, {"has", table_has}, {"plans", table_plans}, {NULL, NULL}};
+    static const luaL_Reg metamethods[] = {{"__gc", table_close}, {"__close", table_close}, {NULL, NULL}};
+    tg_make_class(L, TABLE, methods, metamethods);
     lua_pushcfunction(L, table_new);
     lua_setfield(L, -2, "partition_table");
 }

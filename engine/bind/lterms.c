@@ -193,6 +193,25 @@ static int terms_probe(lua_State *L)
     return 2;
 }
 
+/* terms:price(first, last, behind, allow_recompute) -> time_s, recompute_s (part of it), bytes, recomputed, fits: these
+ * atoms as one stage with so many behind it. One that does not fit recomputes nothing or all, whichever needs less. */
+static int terms_price(lua_State *L)
+{
+    const tg_terms *terms = luaL_checkudata(L, 1, TERMS);
+    int first, last, behind = tg_check_integer(L, 4, 0, INT32_MAX);
+    tg_check_run(L, 2, &first, &last);
+    tg_split_price price;
+    tg_error err;
+    if (tg_terms_price(terms, first, last, behind, lua_toboolean(L, 5), &price, &err) != TG_OK)
+        return luaL_error(L, "%s", err.message);
+    lua_pushnumber(L, price.time_s);
+    lua_pushnumber(L, price.recompute_s);
+    lua_pushnumber(L, price.bytes);
+    lua_pushinteger(L, price.recomputed);
+    lua_pushboolean(L, price.fits);
+    return 5;
+}
+
 /* terms:stage(first, last, inflight, allow_recompute) -> time_s, sync_s, max_successors, recomputed | nil. One stage
  * that holds so many microbatches at once. */
 static int terms_stage(lua_State *L)
@@ -283,16 +302,9 @@ void tg_open_terms(lua_State *L)
                                          {"max_successors", max_successors},
                                          {NULL, NULL}};
     static const luaL_Reg methods[] = {
-        {"split", terms_split}, {"probe", terms_probe}, {"stage", terms_stage}, {NULL, NULL}};
-    if (luaL_newmetatable(L, TERMS)) {
-        lua_pushcfunction(L, terms_length);
-        lua_setfield(L, -2, "__len");
-        luaL_newlib(L, methods); /* not the metatable: plugins could reach it as a field and change it */
-        lua_setfield(L, -2, "__index");
-        lua_pushliteral(L, "tangram.Terms");
-        lua_setfield(L, -2, "__metatable");
-    }
-    lua_pop(L, 1);
+        {"split", terms_split}, {"probe", terms_probe}, {"stage", terms_stage}, {"price", terms_price}, {NULL, NULL}};
+    static const luaL_Reg metamethods[] = {{"__len", terms_length}, {NULL, NULL}};
+    tg_make_class(L, TERMS, methods, metamethods);
     luaL_setfuncs(L, functions, 0);
     lua_pushinteger(L, TG_NO_LIMIT);
     lua_setfield(L, -2, "no_limit");

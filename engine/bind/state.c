@@ -65,6 +65,19 @@ int tg_push_failure(lua_State *L, const tg_error *err)
     return 2;
 }
 
+void tg_make_class(lua_State *L, const char *name, const luaL_Reg *methods, const luaL_Reg *metamethods)
+{
+    if (luaL_newmetatable(L, name)) {
+        luaL_setfuncs(L, metamethods, 0);
+        lua_newtable(L);
+        luaL_setfuncs(L, methods, 0);
+        lua_setfield(L, -2, "__index");
+        lua_pushstring(L, name);
+        lua_setfield(L, -2, "__metatable");
+    }
+    lua_pop(L, 1);
+}
+
 static int free_arena(lua_State *L)
 {
     tg_arena_free(luaL_checkudata(L, 1, "tangram.arena"));
@@ -206,8 +219,8 @@ static int guarded(lua_State *L)
     static const char *const cuts[] = {NULL, "time", "memory", "stop"};
     double seconds = luaL_checknumber(L, 1), bytes = luaL_checknumber(L, 2);
     tg_cut cut;
-    int status = tg_limited_call(L, lua_gettop(L) - 3, LUA_MULTRET, seconds, bytes < 0x1p62 ? (size_t)bytes : SIZE_MAX,
-                                 &cut);
+    int status =
+        tg_limited_call(L, lua_gettop(L) - 3, LUA_MULTRET, seconds, bytes < 0x1p62 ? (size_t)bytes : SIZE_MAX, &cut);
     lua_pushboolean(L, status == LUA_OK);
     lua_replace(L, 2);
     if (status == LUA_OK)
@@ -268,8 +281,7 @@ static int clock_s(lua_State *L)
 
 void tg_open_state(lua_State *L)
 {
-    static const luaL_Reg functions[] = {
-        {"limited", limited}, {"guarded", guarded}, {"unlimited", unlimited},
-        {"traced", traced},   {"clock_s", clock_s}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"limited", limited}, {"guarded", guarded}, {"unlimited", unlimited},
+                                         {"traced", traced},   {"clock_s", clock_s}, {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
 }

@@ -41,6 +41,10 @@ void tg_open_state(lua_State *L);
  * long as the arena is used. */
 tg_arena *tg_push_arena(lua_State *L);
 
+/* Makes the class of a userdata, once. Its methods stand apart from the metatable, so that no script can reach what all
+ * of them share. */
+void tg_make_class(lua_State *L, const char *name, const luaL_Reg *methods, const luaL_Reg *metamethods);
+
 /* nil, why: the expected way to fail. Returns 2, for `return tg_push_failure(L, &err)`. */
 int tg_push_failure(lua_State *L, const tg_error *err);
 

@@ -12,7 +12,8 @@ bool tg_depths_make(tg_arena *arena, int room, int microbatches, tg_p2p p2p, dou
     out->best = tg_arena_alloc(arena, count, sizeof *out->best);
     out->stages = tg_arena_alloc(arena, count, sizeof *out->stages);
     out->transfer_s = tg_arena_alloc(arena, count, sizeof *out->transfer_s);
-    return tg_chain_make(arena, room, microbatches, p2p, &out->chain) && out->most && out->depth && out->best && out->stages && out->transfer_s;
+    return tg_chain_make(arena, room, microbatches, p2p, &out->chain) && out->most && out->depth && out->best &&
+           out->stages && out->transfer_s;
 }
 
 static tg_status simulate(tg_depths *depths, int count, tg_error *err)
@@ -42,7 +43,8 @@ static double whole_bound(tg_depths *depths, const tg_chain *sequence, tg_label 
     const int count = depths->chain.count, w = depths->chain.most[count - 1];
     for (int k = count; k < sequence->count; k++) {
         const int least = sequence->least[k] > w ? sequence->least[k] : w;
-        label = tg_chain_push(&depths->chain, sequence->stage[k], sequence->transfer_s[k], least, depths->most[k], label);
+        label =
+            tg_chain_push(&depths->chain, sequence->stage[k], sequence->transfer_s[k], least, depths->most[k], label);
     }
     depths->chain.count = count;
     return label.x;
@@ -81,7 +83,8 @@ tg_status tg_depths_search(tg_depths *depths, const tg_chain *sequence, double t
         if (k > 0)
             depths->transfer_s[S - 1 - k] = sequence->transfer_s[k];
         depths->depth[S - 1 - k] = sequence->least[k];
-        depths->most[k] = k + 1 < S && depths->most[k + 1] < sequence->most[k] ? depths->most[k + 1] : sequence->most[k];
+        depths->most[k] =
+            k + 1 < S && depths->most[k + 1] < sequence->most[k] ? depths->most[k + 1] : sequence->most[k];
         fixed &= depths->most[k] <= sequence->least[k];
     }
     tg_status status = simulate(depths, S, err);

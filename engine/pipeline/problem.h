@@ -17,6 +17,8 @@ typedef struct {
     double *maps;        /* a0, a1, a2, x0, x1, x2, each by n; NULL until needed */
 } tg_content;
 
+TG_VEC(tg_contents, tg_content);
+
 /* A plan of a kind's first island. */
 typedef struct {
     double bottleneck_s; /* the content's */
@@ -57,6 +59,10 @@ typedef struct {
     int most_stages;   /* no sequence has more */
     int required_kind; /* -1: none */
 } tg_problem;
+
+/* Joins equal islands and numbers the classes (kinds.c); a part of tg_problem_make. One without plans is left out, and
+ * one that must be used keeps to itself. False when memory is out. */
+bool tg_problem_find_kinds(tg_arena *arena, tg_problem *problem);
 
 /* Makes the pieces of all plans whose bottleneck_s is below most_s, in place of those there were. */
 tg_status tg_problem_list_pieces(tg_problem *problem, double most_s, tg_error *err);

@@ -497,3 +497,30 @@ tg_status tg_split_shortage(const tg_terms *terms, const tg_split_query *query, 
         }
     return TG_OK;
 }
+
+tg_status tg_terms_price(const tg_terms *t, int first, int last, int behind, bool allow_recompute, tg_split_price *out,
+                         tg_error *err)
+{
+    tg_split_query query = {.first = first, .last = last, .stages = 1, .successors = behind};
+    tg_status status = check_query(t, &query, err);
+    if (status != TG_OK)
+        return status;
+    int inflight = behind < t->microbatches ? behind + 1 : t->microbatches;
+    int front = t->recomputable[first], count = t->recomputable[last] - front;
+    int r = recomputed_of(t, first, last, inflight, allow_recompute);
+    double fixed = fixed_bytes(t, first, last);
+    *out = (tg_split_price){.fits = r >= 0, .recomputed = r, .bytes = fixed + inflight * kept_bytes(t, first, last, 0)};
+    if (r < 0)
+        out->recomputed = allow_recompute ? count : 0;
+    if (out->recomputed > 0) {
+        double bytes = fixed + largest(t, t->peak_bytes, front, front + out->recomputed) +
+                       inflight * kept_bytes(t, first, last, out->recomputed);
+        if (r < 0 && bytes > out->bytes)
+            out->recomputed = 0;
+        else
+            out->bytes = bytes;
+    }
+    out->recompute_s = t->recompute_s[front + out->recomputed] - t->recompute_s[front];
+    out->time_s = t->time_s[last] - t->time_s[first] + t->stage_s + out->recompute_s;
+    return TG_OK;
+}

@@ -72,4 +72,17 @@ bool tg_terms_stage(const tg_terms *terms, int first, int last, int inflight, bo
 tg_status tg_split_shortage(const tg_terms *terms, const tg_split_query *query, double *short_bytes, int *stage,
                             tg_error *err);
 
+typedef struct {
+    bool fits;
+    double time_s; /* recompute included */
+    double recompute_s;
+    double bytes;   /* in that place */
+    int recomputed; /* the least that fits; if nothing does: nothing or all, whichever needs less */
+} tg_split_price;
+
+/* Atoms [first, last), not empty, as one stage with so many stages of the pipeline behind it. TG_EINPUT if the range is
+ * not within the model. */
+tg_status tg_terms_price(const tg_terms *terms, int first, int last, int behind, bool allow_recompute,
+                         tg_split_price *out, tg_error *err);
+
 #endif

@@ -259,11 +259,12 @@ static uint64_t hash_answer(const tg_answer *answer)
         for (int s = 0; s < answer->candidates[c].stage_count; s++) {
             const tg_planned_stage *stage = &answer->candidates[c].stages[s];
             const tg_strategy *of = &stage->strategy;
-            const double figures[] = {stage->forward_s,    stage->backward_s,     stage->sync_s,         stage->transfer_s,
-                                      stage->static_bytes, stage->inflight_bytes, stage->transient_bytes};
-            const int whole[] = {s,      stage->atoms, stage->gpus, of->dp,   of->tp,
-                                 of->cp, of->ep,       of->etp,     of->zero, (int)of->recompute,
-                                 of->recompute_layers};
+            const double figures[] = {stage->forward_s,      stage->backward_s,   stage->sync_s,
+                                      stage->transfer_s,     stage->static_bytes, stage->inflight_bytes,
+                                      stage->transient_bytes};
+            const int whole[] = {
+                s,        stage->atoms,       stage->gpus,         of->dp, of->tp, of->cp, of->ep, of->etp,
+                of->zero, (int)of->recompute, of->recompute_layers};
             hash = tg_hash_bytes(tg_hash_bytes(hash, figures, sizeof figures), whole, sizeof whole);
         }
     return hash;

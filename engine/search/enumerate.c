@@ -124,8 +124,8 @@ static tg_status list_guesses(const tg_run *run, const tg_level *level, tg_ask_v
                 before += share_of(problem, i);
             status = guess(run, level, island, cut_at(problem, before), cut_at(problem, before + mine), out, err);
             if (status == TG_OK)
-                status =
-                    guess(run, level, island, cut_at(problem, 1 - before - mine), cut_at(problem, 1 - before), out, err);
+                status = guess(run, level, island, cut_at(problem, 1 - before - mine), cut_at(problem, 1 - before), out,
+                               err);
         }
     }
     return status;
@@ -346,7 +346,8 @@ tg_status tg_enumerate(tg_arena *arena, const tg_problem *problem, const tg_prov
                        tg_error *err)
 {
     *out = (tg_enumeration){0};
-    tg_workers alone = {.self = (void *)(uintptr_t)provider, .count = 1, .open = open_provider, .close = close_provider};
+    tg_workers alone = {
+        .self = (void *)(uintptr_t)provider, .count = 1, .open = open_provider, .close = close_provider};
     workers = workers ? workers : &alone;
     tg_run run = {.problem = problem,
                   .provider = provider,
@@ -354,7 +355,7 @@ tg_status tg_enumerate(tg_arena *arena, const tg_problem *problem, const tg_prov
                   .arena = arena,
                   .deadline_s = tg_clock_s() + options->compose.time_limit_s};
     tg_level *levels = tg_arena_alloc(arena, (size_t)problem->microbatch_count, sizeof *levels);
-    tg_best best;
+    tg_best best = {0};
     double bound_s = INFINITY;
     int opened = 0;
     tg_status status = levels ? open_run(&run, workers, err) : tg_fail(err, TG_EMEMORY, "out of memory");

@@ -20,11 +20,12 @@ local required <const> = {
 ---@param strategy table dp, tp and what differs from the defaults
 ---@return table
 function cost.complete(strategy)
-  local sp = strategy.sp
+  local sp, recompute = strategy.sp, strategy.recompute or "none"
   if sp == nil then sp = strategy.tp > 1 end
+  if type(recompute) == "table" and recompute.kind == "none" then recompute = "none" end -- as plans have it
   return {
     dp = strategy.dp, tp = strategy.tp, cp = strategy.cp or 1, ep = strategy.ep or 1, etp = strategy.etp or 1,
-    zero = strategy.zero or 0, fsep = strategy.fsep or false, sp = sp, recompute = strategy.recompute or "none",
+    zero = strategy.zero or 0, fsep = strategy.fsep or false, sp = sp, recompute = recompute,
     offload = strategy.offload or "none",
   }
 end

@@ -75,8 +75,10 @@ end
 local function atoms_of(model, training, spec, parallelizer)
   local standard <const>, why <const> = core.atoms(model, { seq_len = training.seq_len, granularity = spec.granularity })
   if not standard then error(why, 0) end
-  if not parallelizer.atoms then return standard end
-  return require("tangram.atoms").check(parallelizer, parallelizer.atoms(model, { training = training, atoms = standard }))
+  local own <const> = parallelizer.atoms
+    and parallelizer.atoms(model, { training = training, atoms = standard, options = parallelizer.options })
+  if not own then return standard end
+  return require("tangram.atoms").check(parallelizer, own)
 end
 
 --- A record of each GPU type in the cluster, by name.

@@ -6,8 +6,10 @@ local plain <const> = require "tangram.plain"
 local sandbox <const> = {}
 
 --- What of the engine plugins may call: arithmetic.
-local engine_names <const> = { "bears", "max_inflight", "max_successors", "nearest", "no_limit", "pareto", "partition",
-  "partition_table", "terms" }
+local engine_names <const> = {
+  "bears", "knapsack", "max_inflight", "max_successors", "nearest", "no_limit", "operators", "pareto", "partition",
+  "partition_table", "terms",
+}
 
 local function pick(from, names)
   local copy <const> = {}
@@ -73,9 +75,11 @@ local function guarded_getmetatable(value)
 end
 
 --- Modules of the library that plugins load for themselves, run anew in each plugin's environment.
+local open_modules <const> = { ["tangram.catalog"] = true, ["tangram.floors"] = true, ["tangram.profile"] = true, ["tangram.strategies"] = true }
+
 local function is_open(name)
-  return name:match "^tangram%.formulas%.[%w_]+$" or name:match "^tangram%.catalog$" or name:match "^tangram%.catalog%.[%w_]+$"
-    or name == "tangram.strategies" or name == "tangram.floors" or name == "tangram.profile"
+  local folder <const> = name:match "^tangram%.([%w_]+)%.[%w_]+$"
+  return open_modules[name] or folder == "aceso" or folder == "catalog" or folder == "formulas" or folder == "galvatron"
 end
 
 local function source_of(name)
@@ -89,12 +93,12 @@ end
 local function load_module(plugin, name, env)
   if name == "tangram.core" then
     return pick(core, engine_names)
-  elseif name == "tangram.units" then
-    return plain(require "tangram.units")
+  elseif name == "tangram.units" or name == "tangram.schema" then
+    return plain(require(name)) -- what they need themselves is not for plugins
   elseif type(name) == "string" and is_open(name) then
     return assert(load(source_of(name), "@" .. name, "t", env))(name)
   end
-  error(("%s: require '%s': plugins can load only tangram's formulas, catalogue, strategies, floors, units and core"):format(plugin,
+  error(("%s: require '%s': plugins can load only tangram's formulas, catalogue, aceso, galvatron, profile, strategies, floors, schema, units and core"):format(plugin,
     type(name) == "string" and name or type(name)), 3)
 end
 

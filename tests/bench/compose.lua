@@ -154,8 +154,8 @@ if options.svg then plot(options.svg) end
 if options.callgrind then
   print "\nInstructions (callgrind, generation and start of the program included)"
   for _, size in ipairs { "1,42,4,4", "1,128,6,5" } do
-    local pipe <close> = assert(io.popen(("valgrind --tool=callgrind --callgrind-out-file=/dev/null %s compose --generate %s --gap 1e-4 2>&1")
-      :format(arg[-1] or "build/tangram", size)))
+    local command <const> = "valgrind --tool=callgrind --callgrind-out-file=/dev/null %s compose --generate %s --gap 1e-4 2>&1"
+    local pipe <close> = assert(io.popen(command:format(arg[-1] or "build/tangram", size)))
     row(size, pipe:read "a":match "Collected : (%d+)" or "no valgrind")
   end
 end

@@ -387,6 +387,26 @@ describe("tangram compose", function()
     assert.is_number(core.json_decode(select(2, support.run "tangram compose --generate 5,12,3,2 --json - --stats")).stats.compose_s)
   end)
 
+  it("gives what it has found when it is interrupted", function()
+    local folder <const> = support.folder()
+    finally(function() support.remove(folder) end)
+    local instance <const> = core.json_decode(core.generate(1, 24, 6, 2)) -- takes minutes to prove
+    for _, links in ipairs(instance.links) do
+      for _, link in ipairs(links) do
+        if link ~= core.null then link.bytes_per_s = link.bytes_per_s / 30 end
+      end
+    end
+    support.write(folder .. "/slow.json", core.json_encode(instance))
+    local line <const> = "timeout --preserve-status -s INT 2 %s compose %s/slow.json --warmup auto --gap 0 --json -"
+    local status <const>, out <const> = support.run(line:format(support.program, folder))
+    local printed <const> = core.json_decode(out)
+    assert.equal(0, status)
+    assert.equal("signal", printed.stopped)
+    assert.is_false(printed.proved)
+    assert.is_true(printed.bound_s < printed.time_s)
+    assert.near(1 - printed.bound_s / printed.time_s, printed.gap, 1e-12)
+  end)
+
   it("ends with the status that fits", function()
     local folder <const> = support.folder()
     finally(function() support.remove(folder) end)

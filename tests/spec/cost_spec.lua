@@ -106,7 +106,8 @@ describe("ctx.cost refuses", function()
       "strategy: dp: got 2, expected a divisor of the microbatch's 1 samples")
   end)
   it("terms that are missing or not finite", function()
-    local broken <const> = { name = "mine", atom = function() return { forward_s = 1 / 0 } end, constants = function() return {} end }
+    local broken <const> = { name = "mine", atom = function() return { forward_s = 1 / 0 } end,
+      constants = function() return { stage_s = 0, static_bytes = 0 } end }
     assert.has_error(function() cost.wrap(broken, {}).stage(pricing.run(ctx), island, { dp = 1, tp = 1 }, ctx) end,
       "cost model 'mine': atom: forward_s: got inf, expected a finite number of at least 0")
   end)

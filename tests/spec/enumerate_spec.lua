@@ -28,7 +28,7 @@ local function random_problem(seed)
   assert.equal(problem.islands, #problem.island_list)
   local function stage(atoms, gpus)
     return {
-      atoms = atoms, gpus = gpus, strategy = { dp = gpus, tp = 1 }, forward_s = random(20) / 8, backward_s = random(40) / 8,
+      atoms = atoms, gpus = gpus, strategy = { dp = 1, tp = gpus }, forward_s = random(20) / 8, backward_s = random(40) / 8,
       sync_s = random(3) > 2 and random(40) / 8 or 0.0, static_bytes = random(90) + 0.0, inflight_bytes = random(40) + 0.0,
       transient_bytes = random(10) + 0.0,
     }
@@ -246,7 +246,7 @@ describe("enumeration", function()
     local problem <const> = random_problem(11)
     local function with(change)
       return function(_, first, last)
-        local stage <const> = { atoms = last - first + 1, gpus = 2, strategy = { dp = 2, tp = 1 }, forward_s = 1.0, backward_s = 1.0,
+        local stage <const> = { atoms = last - first + 1, gpus = 2, strategy = { dp = 1, tp = 2 }, forward_s = 1.0, backward_s = 1.0,
           sync_s = 0.0, static_bytes = 1.0, inflight_bytes = 1.0, transient_bytes = 1.0 }
         change(stage)
         return { { stage } }
@@ -257,8 +257,8 @@ describe("enumeration", function()
       { function(s) s.forward_s = 0 / 0 end, "forward_s: got .*nan, expected a finite number of at least 0" },
       { function(s) s.sync_s = math.huge end, "sync_s: got inf, expected a finite number" },
       { function(s) s.backward_s = -1 end, "backward_s: got %-1, expected a finite number of at least 0" },
-      { function(s) s.gpus = 1 end, "dp 2 %* tp 1 %* cp 1 do not make its 1 GPUs" },
-      { function(s) s.gpus, s.strategy.dp = 1, 1 end, "make 1 GPUs, expected the island's 2" },
+      { function(s) s.gpus = 1 end, "dp 1 %* tp 2 %* cp 1 do not make its 1 GPUs" },
+      { function(s) s.gpus, s.strategy.tp = 1, 1 end, "make 1 GPUs, expected the island's 2" },
       { function(s) s.atoms = s.atoms + 1 end, "its stages hold %d+ atoms, expected the slice's" },
       { function(s) s.strategy.recompute = "ful" end, "recompute: got 'ful', expected 'none', 'selective' or 'full'" },
       { function(s) s.strategy.zer0 = 1 end, "zer0: unknown field %(did you mean 'zero'%?%)" },

@@ -61,6 +61,7 @@ local function make_parser()
   parser:option("--cluster", "a tangram.cluster/1 file, in place of a recipe")
   parser:option("--training", "a JSON file with the training table")
   for _, setter in ipairs(setters) do parser:option("--" .. setter[1], setter[4]) end
+  parser:option("--gpus", "constants of GPUs, a file of tangram calibrate")
   parser:option("--exclude", "leave this node out (may be repeated)"):count "*"
   parser:option("--set", "key=value in the recipe's table, e.g. parallelizer.options.max_tp=4"):count "*"
   parser:option("--lua-dir", "look for adapters, cost models and policies here first")
@@ -104,6 +105,14 @@ local function overrides_of(args)
   end
   if #args.exclude > 0 then
     list_of[#list_of + 1] = function(spec) spec.exclude = args.exclude end
+  end
+  if args.gpus then
+    local gpus <const> = require("tangram.measured.own").read(args.gpus)
+    list_of[#list_of + 1] = function(spec)
+      if type(spec.cost) ~= "table" then spec.cost = { name = spec.cost or "analytic" } end
+      spec.cost.options = spec.cost.options or {}
+      spec.cost.options.gpus = gpus
+    end
   end
   for _, word in ipairs(args.set) do list_of[#list_of + 1] = options.setter(word) end
   return list_of

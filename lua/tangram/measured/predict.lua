@@ -45,7 +45,10 @@ end
 --- The cost model for a row: its options where it knows them.
 local function model_of(plugin, s)
   local fields <const> = plugin.option_fields
-  local constants <const> = { network_share = s.network.network_share, dp_network_share = s.network.dp_network_share }
+  local constants <const>, own <const> = {}, s.ranks[1].constants or {}
+  for _, name in ipairs { "network_share", "dp_network_share" } do
+    if not own[name] then constants[name] = s.network[name] end
+  end
   for name, value in pairs(s.constants) do constants[name] = value end
   local options <const> = {}
   for name, value in pairs(plugin.options) do options[name] = value end

@@ -1,0 +1,159 @@
+--- What Aceso's search asks, answered by the chosen cost model (ctx.cost) for the atoms of a slice on an island at one B. Its
+--- operators are atoms, and its greedy recompute is: nothing; else the attention core of as many layers as needed, or whole layers,
+--- whichever is quicker.
+local strategies <const> = require "tangram.strategies"
+
+local priced <const> = {}
+
+local min <const> = math.min
+
+--- Aceso's own space: data and tensor parallelism.
+local plain <const> = { max_cp = 1, max_ep = 1, any_cp = false, folded_experts = false, zero = { 0 }, fsep = false, selective = false,
+  offload = { "none" } }
+
+local function with_recompute(strategy, recompute)
+  local copy <const> = {}
+  for name, value in pairs(strategy) do copy[name] = value end
+  copy.recompute = recompute
+  return copy
+end
+priced.with_recompute = with_recompute
+
+--- All but tp and dp, so that one degree can change alone.
+local function rest_of(s)
+  return ("%d,%d,%d,%d,%s,%s"):format(s.cp, s.ep, s.etp, s.zero, s.fsep, s.offload)
+end
+
+--- The strategies of an island at one B, shared by all slices: kept in ctx.memo.
+local function catalogue(island, moe, ctx, options, repair)
+  local key <const> = moe and "moe" or "dense"
+  if ctx.memo[key] then return ctx.memo[key] end
+  local asked <const> = setmetatable({ max_tp = options.max_tp, selective = false }, { __index = repair and options or plain })
+  local made <const> = { by_gpus = {}, count = 0 }
+
+  --- The choices of so many GPUs, and by degrees.
+  function made.of(gpus)
+    local entry = made.by_gpus[gpus]
+    if entry then return entry end
+    entry = { list = {}, by_degrees = {} }
+    made.by_gpus[gpus] = entry
+    for i, strategy in ipairs(strategies.list(gpus, moe, island, ctx, asked)) do
+      made.count = made.count + 1
+      local rest <const> = rest_of(strategy)
+      local choice <const> =
+        { id = made.count, gpus = gpus, tp = strategy.tp, dp = strategy.dp, rest = rest, strategy = strategy, memo = {} }
+      entry.list[i], entry.by_degrees[strategy.tp .. "," .. strategy.dp .. "," .. rest] = choice, choice
+    end
+    return entry
+  end
+  ctx.memo[key] = made
+  return made
+end
+
+--- For each atom the first of the run of equal atoms it stands in.
+local function run_starts(ctx)
+  local starts = ctx.memo.starts
+  if not starts then
+    starts = {}
+    local atoms <const> = ctx.atoms
+    for i = 1, #atoms do starts[i] = i > 1 and atoms[i].hash == atoms[i - 1].hash and starts[i - 1] or i end
+    ctx.memo.starts = starts
+  end
+  return starts
+end
+
+--- One stage under a choice. `kind`, `recomputed`: what is recomputed, and of how many atoms.
+local function price_of(choice, first, last, behind, island, ctx)
+  if not choice.whole then choice.whole = ctx.cost.terms(island, with_recompute(choice.strategy, "none"), ctx) end
+  local time_s, again_s, bytes, recomputed, fits = choice.whole:price(first, last, behind, false)
+  local kind = "full"
+  if not fits then
+    time_s, again_s, bytes, recomputed, fits = choice.whole:price(first, last, behind, true)
+    choice.core = choice.core or ctx.cost.terms(island, with_recompute(choice.strategy, { kind = "selective" }), ctx)
+    local core_s <const>, core_again_s <const>, core_bytes <const>, cores <const>, core_fits <const> =
+      choice.core:price(first, last, behind, true)
+    if core_fits and (not fits or core_s <= time_s) then
+      time_s, again_s, bytes, recomputed, kind = core_s, core_again_s, core_bytes, cores, "selective"
+    end
+  end
+  return { time_s = time_s, recompute_s = again_s, busy_s = time_s - again_s, bytes = bytes, kind = kind, recomputed = recomputed }
+end
+
+--- The search's space.
+---@param slice tangram.Slice
+---@param island tangram.Island
+---@param ctx table
+---@param options table the adapter's
+---@return table space
+function priced.space(slice, island, ctx, options)
+  local atoms <const>, offset <const>, samples <const>, starts <const> = ctx.atoms, slice.first - 1, ctx.samples, run_starts(ctx)
+  local moe <const> = strategies.has_moe(atoms, slice.first, slice.last)
+  local known <const> = catalogue(island, moe, ctx, options, options.repair)
+  local power = 1
+  while 2 * power <= min(options.max_stage_gpus, island.gpus_per_node) do power = 2 * power end
+  local space <const> = {
+    count = #slice, gpus = island.gpus, gpus_per_node = island.gpus_per_node, sizes = { samples }, microbatches = { ctx.microbatches },
+    capacity_bytes = ctx.capacity_bytes, successors = ctx.successors,
+    max_stage_gpus = options.repair and island.gpus or power, any_gpus = options.repair,
+  }
+
+  function space.choice(_, tp, dp, like)
+    local gpus <const> = tp * dp * (like and like.strategy.cp or 1)
+    local entry <const> = known.of(gpus)
+    if like then return entry.by_degrees[tp .. "," .. dp .. "," .. like.rest] end
+    for _, choice in ipairs(entry.list) do
+      if choice.tp == tp and choice.dp == dp then return choice end
+    end
+  end
+
+  function space.choices(_, gpus) return known.of(gpus).list end
+
+  function space.price(choice, first, last, behind)
+    first, last = first + offset, last + offset
+    -- equal atoms behind others: the same stage wherever it lies
+    if starts[last] <= first then first, last = starts[last], last - first + starts[last] end
+    local key <const> = ((first << 16) | last) << 16 | behind
+    local price = choice.memo[key]
+    if not price then
+      price = price_of(choice, first, last, behind, island, ctx)
+      choice.memo[key] = price
+    end
+    return price
+  end
+
+  function space.busy_s(choice, first, last) return space.price(choice, first, last, 0).busy_s end
+
+  --- Latency and a replica's share of what leaves an atom; to other islands nothing, whose links the search does not know.
+  local function sends_of(choice)
+    local intra <const>, inter <const> = {}, {}
+    local intra_bytes_per_s <const> = island:intra_bytes_per_s(2)
+    local inter_bytes_per_s <const> = island.inter and island:inter_bytes_per_s(1)
+    for i = slice.first - 1, slice.last do
+      local bytes <const> = i >= slice.first and i < slice.last and atoms[i].boundary_bytes * samples / choice.dp
+      intra[i - offset] = bytes and island.intra_latency_s + bytes / intra_bytes_per_s or 0
+      inter[i - offset] = bytes and island.inter and island.inter.latency_s + bytes / inter_bytes_per_s or intra[i - offset]
+    end
+    return { [false] = intra, [true] = inter }
+  end
+
+  local sends <const> = {}
+  function space.border_s(choice, first, last, enters_across, leaves_across)
+    local own = sends[choice.dp]
+    if not own then
+      own = sends_of(choice)
+      sends[choice.dp] = own
+    end
+    return own[enters_across][first - 1] + own[leaves_across][last]
+  end
+
+  --- The stage as the cost model prices it whole, and whether it bears those behind it.
+  function space.stage(choice, price, first, last)
+    local recompute = price.recomputed > 0 and { kind = price.kind, layers = price.recomputed } or "none"
+    local run <const> = slice:run(first, last)
+    return ctx.cost.stage(run, island, with_recompute(choice.strategy, recompute), ctx)
+  end
+
+  return space
+end
+
+return priced
