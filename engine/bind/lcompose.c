@@ -101,7 +101,7 @@ static void push_sequence(lua_State *L, const tg_sequence *sequence)
 
 static void push_composition(lua_State *L, const tg_composition *composition)
 {
-    static const char *const stops[] = {NULL, "time", "signal"};
+    static const char *const stops[] = {NULL, "time", "signal", "effort"};
     lua_createtable(L, 0, 12);
     lua_pushboolean(L, composition->found);
     lua_setfield(L, -2, "found");

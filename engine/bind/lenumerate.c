@@ -173,7 +173,7 @@ static void push_left_out(lua_State *L, const tg_enumeration *found, int islands
 
 static void push_enumeration(lua_State *L, const tg_enumeration *found, int islands)
 {
-    static const char *const stops[] = {NULL, "time", "signal"};
+    static const char *const stops[] = {NULL, "time", "signal", "effort"};
     lua_newtable(L);
     lua_pushboolean(L, found->found);
     lua_setfield(L, -2, "found");

@@ -9,8 +9,12 @@ enum { MOST_TOP = 10000 };
 
 void tg_compose_defaults(tg_compose_options *options)
 {
-    *options = (tg_compose_options){
-        .gap = 0.005, .time_limit_s = INFINITY, .top = 1, .cutoff = INFINITY, .required_island = -1};
+    *options = (tg_compose_options){.gap = 0.005,
+                                    .time_limit_s = INFINITY,
+                                    .effort = LONG_MAX,
+                                    .top = 1,
+                                    .cutoff = INFINITY,
+                                    .required_island = -1};
 }
 
 static tg_status check_options(const tg_instance *instance, const tg_compose_options *options, tg_error *err)
@@ -159,26 +163,28 @@ static tg_status report(tg_arena *arena, tg_search *search, double proven, tg_co
 tg_status tg_compose(tg_arena *arena, const tg_instance *instance, const tg_compose_options *options,
                      tg_composition *out, tg_error *err)
 {
-    tg_halt halt = {.deadline_s = tg_clock_s() + options->time_limit_s, .stop = options->stop};
+    tg_halt halt = {
+        .deadline_s = tg_clock_s() + options->time_limit_s, .stop = options->stop, .effort_left = options->effort};
     tg_problem problem = {0};
     tg_tables tables = {0};
     tg_search search = {0};
-    double proven = INFINITY;
+    *out = (tg_composition){0};
     tg_status status = check_options(instance, options, err);
     if (status == TG_OK)
-        status = tg_problem_make(arena, instance, options, &problem, err);
-    if (status == TG_OK)
+        status = tg_problem_make(arena, instance, options, &halt, &problem, err);
+    if (status == TG_OK && halt.stopped == TG_NOT_STOPPED) {
         status = tg_tables_make(arena, &problem, &halt, &tables, err);
-    if (status == TG_OK)
-        status = tg_search_make(arena, &problem, &tables, &halt, &search, err);
-    if (status == TG_OK)
-        proven = tg_reach_least_bottleneck(&tables.reach);
-    if (options->required_island >= 0 && problem.required_kind < 0)
-        proven = INFINITY; /* it has no plans */
-    if (status == TG_OK)
-        status = climb(&search, &proven, err);
-    if (status == TG_OK)
-        status = report(arena, &search, proven, out, err);
+        if (status == TG_OK)
+            status = tg_search_make(arena, &problem, &tables, &halt, &search, err);
+        if (status == TG_OK) {
+            const bool impossible = options->required_island >= 0 && problem.required_kind < 0; /* it has no plans */
+            double proven = impossible ? INFINITY : tg_reach_least_bottleneck(&tables.reach);
+            status = climb(&search, &proven, err);
+            if (status == TG_OK)
+                status = report(arena, &search, proven, out, err);
+        }
+    }
+    out->stopped = halt.stopped;
     tg_tables_free(&tables);
     tg_search_free(&search);
     tg_problem_free(&problem);

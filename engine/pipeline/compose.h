@@ -9,7 +9,7 @@
 
 typedef enum { TG_SIMULATED, TG_PAPER } tg_objective;
 typedef enum { TG_PLAIN, TG_AUTO } tg_warmup;
-typedef enum { TG_NOT_STOPPED, TG_STOPPED_TIME, TG_STOPPED_SIGNAL } tg_stop;
+typedef enum { TG_NOT_STOPPED, TG_STOPPED_TIME, TG_STOPPED_SIGNAL, TG_STOPPED_EFFORT } tg_stop;
 
 typedef struct {
     tg_objective objective;
@@ -17,6 +17,7 @@ typedef struct {
     tg_warmup warmup;
     double gap;                        /* fraction; 0 is exact */
     double time_limit_s;               /* infinite: none */
+    long effort;                       /* limit on work that, unlike time, is the same in every run; LONG_MAX: none */
     const volatile sig_atomic_t *stop; /* set to non-zero by a signal; may be NULL */
     int top;                           /* the N best distinct sequences; at least 1 */
     double cutoff;                     /* only sequences below it (objective's unit) are wanted; infinite: all */

@@ -138,13 +138,13 @@ static int content_of_plan(const tg_partial *plan, table *by_content, tg_content
 }
 
 /* Gives equal plans one content. Plans that share their stages in memory, as moved answers do, are found by that. */
-static bool find_contents(tg_problem *out)
+static bool find_contents(tg_problem *out, tg_halt *halt)
 {
     const tg_instance *instance = out->instance;
     table by_content = {0}, by_memory = {0};
     tg_contents found = {0};
     bool fits = true;
-    for (int p = 0; p < instance->plans && fits; p++) {
+    for (int p = 0; p < instance->plans && fits && !tg_halted(halt, 4096); p++) {
         const tg_partial *plan = &instance->plan[p];
         fits = table_room(&by_memory, memory_hash, instance->plan);
         if (!fits)
@@ -294,7 +294,7 @@ void tg_problem_free(tg_problem *problem)
 }
 
 tg_status tg_problem_make(tg_arena *arena, const tg_instance *instance, const tg_compose_options *options,
-                          tg_problem *out, tg_error *err)
+                          tg_halt *halt, tg_problem *out, tg_error *err)
 {
     const size_t P = (size_t)instance->plans, I = (size_t)instance->islands;
     *out = (tg_problem){.instance = instance,
@@ -310,6 +310,8 @@ tg_status tg_problem_make(tg_arena *arena, const tg_instance *instance, const tg
     out->group_start = tg_arena_alloc(arena, (size_t)instance->atoms + 2, sizeof *out->group_start);
     bool fits =
         out->content_of && out->members && out->member_start && out->rank && out->rank_start && out->group_start;
-    fits = fits && find_contents(out) && tg_problem_find_kinds(arena, out) && make_groups(out);
+    fits = fits && find_contents(out, halt);
+    fits = fits && (tg_halted(halt, 1) || tg_problem_find_kinds(arena, out));
+    fits = fits && (tg_halted(halt, 1) || make_groups(out));
     return fits ? TG_OK : tg_fail(err, TG_EMEMORY, "out of memory");
 }

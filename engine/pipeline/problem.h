@@ -3,7 +3,7 @@
 #ifndef TG_PIPELINE_PROBLEM_H
 #define TG_PIPELINE_PROBLEM_H
 
-#include "pipeline/compose.h"
+#include "pipeline/halt.h"
 
 /* What a plan's stages take, apart from where the plan stands. As a map of what is behind it (maxplus.h): r, e, f. */
 typedef struct {
@@ -67,10 +67,11 @@ bool tg_problem_find_kinds(tg_arena *arena, tg_problem *problem);
 /* Makes the pieces of all plans whose bottleneck_s is below most_s, in place of those there were. */
 tg_status tg_problem_list_pieces(tg_problem *problem, double most_s, tg_error *err);
 
-/* Makes all but the pieces. What is large lies outside the arena: the caller releases it, also after a failure. */
+/* Makes all but the pieces; of no use after a halt. What is large lies outside the arena: the caller releases it, also
+ * after a failure. */
 void tg_problem_free(tg_problem *problem);
 tg_status tg_problem_make(tg_arena *arena, const tg_instance *instance, const tg_compose_options *options,
-                          tg_problem *out, tg_error *err);
+                          tg_halt *halt, tg_problem *out, tg_error *err);
 
 static inline int tg_kind_size(const tg_problem *problem, int kind)
 {

@@ -6,10 +6,10 @@
 enum { MOST_SETS = 4096, MOST_CELLS = 1 << 23 };
 static const double precision = 0.01;
 
-tg_status tg_reach_make(tg_arena *arena, const tg_problem *problem, tg_reach *out, tg_error *err)
+tg_status tg_reach_make(tg_arena *arena, const tg_problem *problem, tg_halt *halt, tg_reach *out, tg_error *err)
 {
     const size_t K = (size_t)problem->kinds, L = (size_t)problem->atoms + 1;
-    *out = (tg_reach){.problem = problem, .sets = 1};
+    *out = (tg_reach){.problem = problem, .halt = halt, .sets = 1};
     out->stride = tg_arena_alloc(arena, K, sizeof *out->stride);
     if (!out->stride)
         return tg_fail(err, TG_EMEMORY, "out of memory");
@@ -70,7 +70,7 @@ bool tg_reach_find(tg_reach *reach, const tg_group *groups, const int *start, do
     const int L = problem->atoms;
     memset(reach->back, 0, ((size_t)L + 1) * words * sizeof *reach->back);
     reach->back[(size_t)L * words] = 1;
-    for (int i = L; i > 0; i--)
+    for (int i = L; i > 0 && !tg_halted(reach->halt, 1); i--)
         for (int at = start[i]; at < start[i + 1]; at++) {
             const tg_group *group = &groups[at];
             if (group->least_s <= most)
@@ -80,18 +80,19 @@ bool tg_reach_find(tg_reach *reach, const tg_group *groups, const int *start, do
     bool covered = false;
     for (size_t word = 0; word < words; word++)
         covered |= reach->back[word] != 0;
+    covered &= reach->halt->stopped == TG_NOT_STOPPED;
     if (!covered || !fronts)
         return covered;
     memset(reach->front, 0, ((size_t)L + 1) * words * sizeof *reach->front);
     memset(reach->front, 0xff, words * sizeof *reach->front);
-    for (int i = 1; i <= L; i++)
+    for (int i = 1; i <= L && !tg_halted(reach->halt, 1); i++)
         for (int at = start[i]; at < start[i + 1]; at++) {
             const tg_group *group = &groups[at];
             if (group->least_s <= most)
                 add_down(reach->front + (size_t)i * words, reach->front + (size_t)group->first * words,
                          reach->free_of + (size_t)group->kind * words, words, (size_t)reach->stride[group->kind]);
         }
-    return true;
+    return reach->halt->stopped == TG_NOT_STOPPED;
 }
 
 double tg_reach_least_bottleneck(tg_reach *reach)
@@ -103,13 +104,13 @@ double tg_reach_least_bottleneck(tg_reach *reach)
         high = fmax(high, problem->group[i].least_s);
     }
     if (isinf(low) || !tg_reach_find(reach, problem->group, problem->group_start, high, false))
-        return INFINITY;
+        return reach->halt->stopped == TG_NOT_STOPPED ? INFINITY : 0;
     while (high - low > precision * high) {
-        double middle = low / 2 + high / 2;
-        if (tg_reach_find(reach, problem->group, problem->group_start, middle, false))
-            high = middle;
-        else
-            low = middle;
+        const double middle = low / 2 + high / 2;
+        const bool covered = tg_reach_find(reach, problem->group, problem->group_start, middle, false);
+        if (reach->halt->stopped != TG_NOT_STOPPED)
+            break;
+        *(covered ? &high : &low) = middle;
     }
     return low;
 }

@@ -2,11 +2,13 @@
 #ifndef TG_PIPELINE_REACH_H
 #define TG_PIPELINE_REACH_H
 
+#include "pipeline/halt.h"
 #include "pipeline/problem.h"
 
 /* A set is a count of used islands for each kind, as one number: Σ count * stride. */
 typedef struct {
     const tg_problem *problem;
+    tg_halt *halt;
     int sets, *stride; /* stride 0: the kind is not counted, but taken to be always available */
     bool *available;   /* [set * kinds + kind] */
     size_t words;      /* 64 sets each */
@@ -16,10 +18,11 @@ typedef struct {
 } tg_reach;
 
 /* Kinds are counted as long as the tables stay small; leaving one out only loosens the bounds. */
-tg_status tg_reach_make(tg_arena *arena, const tg_problem *problem, tg_reach *out, tg_error *err);
+tg_status tg_reach_make(tg_arena *arena, const tg_problem *problem, tg_halt *halt, tg_reach *out, tg_error *err);
 
 /* Fills back, and front if wanted, for these groups (start[i] … start[i + 1] are those of last = i), of which only
- * pieces whose bottleneck_s is at most `most` count. Whether all atoms can be covered. */
+ * pieces whose bottleneck_s is at most `most` count. Whether all atoms can be covered; false and of
+ * no use after a halt. */
 bool tg_reach_find(tg_reach *reach, const tg_group *groups, const int *start, double most, bool fronts);
 
 /* A lower bound, to 1 %, on the least bottleneck_s of any cover of the atoms; infinite if there is no cover. Neither

@@ -28,7 +28,7 @@ tg_status tg_tables_make(tg_arena *arena, tg_problem *problem, tg_halt *halt, tg
 {
     const size_t L = (size_t)problem->atoms + 1;
     *out = (tg_tables){.arena = arena, .problem = problem, .halt = halt, .classes = 1};
-    tg_status status = tg_reach_make(arena, problem, &out->reach, err);
+    tg_status status = tg_reach_make(arena, problem, halt, &out->reach, err);
     if (status != TG_OK)
         return status;
     out->index = malloc(L * (size_t)out->reach.sets * (size_t)(problem->classes + 1) * sizeof *out->index);

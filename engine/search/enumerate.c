@@ -9,9 +9,12 @@
 #include "search/pairs.h"
 
 enum {
-    ROUND = 64,        /* classes asked for between two compositions; fixed, so that counts don't depend on workers */
-    SUBSET_ISLANDS = 6 /* up to so many islands the first guesses go through all subsets in front */
+    ROUND = 64, /* classes asked for between two compositions; fixed, so that counts don't depend on workers */
+    LEFT_OUT_EFFORT = 200000, /* of a composition with an island that is better left out: for the report only */
+    SUBSET_ISLANDS = 6        /* up to so many islands the first guesses go through all subsets in front */
 };
+
+static const double LEFT_OUT_GAP = 0.01; /* fraction */
 
 /* Composes what is known at this level. A plan that stands where it was not asked for is asked for there, until none
  * is. */
@@ -27,6 +30,10 @@ static tg_status compose_level(tg_run *run, tg_level *level, int required_island
         options.cutoff = tg_best_cutoff(best);
         options.top = best->room;
         options.required_island = required_island;
+        if (required_island >= 0) {
+            options.effort = LEFT_OUT_EFFORT;
+            options.gap = fmax(options.gap, LEFT_OUT_GAP);
+        }
         options.time_limit_s = run->deadline_s - tg_clock_s();
         tg_status status = tg_assemble(run, level, &arena, &instance, &origins, err);
         if (status == TG_OK)
@@ -56,7 +63,7 @@ static tg_status compose_level(tg_run *run, tg_level *level, int required_island
         found.warmup = NULL;
         *last = found;
         tg_arena_free(&arena);
-        if (status != TG_OK || !hoped || found.stopped != TG_NOT_STOPPED)
+        if (status != TG_OK || !hoped || (found.stopped != TG_NOT_STOPPED && found.stopped != TG_STOPPED_EFFORT))
             return status;
     }
 }

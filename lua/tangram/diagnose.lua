@@ -29,12 +29,11 @@ local function with_more(cluster, node, count)
       end
     end
     larger.nodes[#larger.nodes + 1] = twin
-    if not larger.network.default then
-      links[#links + 1] = { between = core.array { node.name, twin.name }, bytes_per_s = links[1] and links[1].bytes_per_s
-        or node.intra_bytes_per_s, latency_s = links[1] and links[1].latency_s or node.intra_latency_s }
-    end
   end
   larger.network.links = links
+  -- between twins: as between others, or as inside the node if nothing is said
+  larger.network.default = larger.network.default
+    or { bytes_per_s = links[1] and links[1].bytes_per_s or node.intra_bytes_per_s, latency_s = links[1] and links[1].latency_s }
   return larger
 end
 
@@ -108,8 +107,9 @@ end
 function diagnose.explain(setting, outcome)
   local words <const> = {}
   for _, complaint in ipairs(outcome.first.refused) do
-    words[#words + 1] = ("on island %s, atoms %d..%d at %d microbatches: %s"):format(
-      outcome.partitions[1].islands[complaint.island].name, complaint.first, complaint.last, complaint.microbatches, complaint.why)
+    words[#words + 1] = ("on island %s, atoms %d..%d at %d microbatch%s: %s"):format(
+      outcome.partitions[1].islands[complaint.island].name, complaint.first, complaint.last, complaint.microbatches,
+      complaint.microbatches == 1 and "" or "es", complaint.why)
   end
   local why <const> = "no plan fits: " .. (#words > 0 and table.concat(words, "; ") or "the policies left no pair to ask for")
   local deadline_s <const> = core.clock_s() + limit_s

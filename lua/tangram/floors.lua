@@ -7,10 +7,23 @@ local strategies <const> = require "tangram.strategies"
 
 local floors <const> = {}
 
---- Nothing left out: every degree that divides. Recompute and offload are each function's own.
-local function every(offload)
+--- Every degree that divides. ZeRO and offload are each function's own: of what they range over only the ends are priced,
+--- since a higher level of ZeRO and more offload take no more bytes, and save no time of a microbatch.
+local function every(zero, offload)
   return { max_tp = math.huge, max_cp = math.huge, max_ep = math.huge, any_cp = true, folded_experts = true,
-    zero = { 0, 1, 2, 3 }, fsep = true, selective = false, offload = offload }
+    zero = zero, fsep = true, selective = false, offload = offload }
+end
+
+--- Of the kinds of offload those that no other of them covers.
+local function strongest(offload)
+  local has <const> = {}
+  for _, kind in ipairs(offload) do has[kind] = true end
+  if has.both then return { "both" } end
+  local kinds <const> = {}
+  for _, kind in ipairs(offload) do
+    if kind ~= "none" or #offload == 1 then kinds[#kinds + 1] = kind end
+  end
+  return kinds
 end
 
 local known <const> = setmetatable({}, { __mode = "k" }) -- by cost model, island, B and what is asked
@@ -33,8 +46,7 @@ local function context_on(island, ctx)
 end
 
 --- Calls visit(gpus, terms, constants) for each strategy of an atom on any number of GPUs a stage may have.
-local function each_strategy(atom, island, ctx, offload, visit)
-  local options <const> = every(offload)
+local function each_strategy(atom, island, ctx, options, visit)
   for gpus = 1, island.gpus do
     if strategies.lies_well(gpus, 1, island.gpus_per_node) then
       for _, strategy in ipairs(strategies.list(gpus, atom.mlp == "moe", island, ctx, options)) do
@@ -63,10 +75,12 @@ end
 function floors.time(island, ctx)
   return remembered("time", island, ctx, function()
     local on <const>, least <const> = context_on(island, ctx), {}
+    -- 3 for fully sharded experts, which may be busy for less time than those that stand still
+    local options <const> = every({ 0, 3 }, { "none" })
     local stage_s = math.huge
     local busy_s <const> = prefix_sums(ctx, function(atom)
       local share, busy = math.huge, math.huge
-      each_strategy(atom, island, on, { "none" }, function(gpus, terms, constants)
+      each_strategy(atom, island, on, options, function(gpus, terms, constants)
         local time_s <const> = terms.forward_s + terms.backward_s
         share, busy, stage_s = math.min(share, gpus * time_s / island.gpus), math.min(busy, time_s), math.min(stage_s, constants.stage_s)
       end)
@@ -93,7 +107,7 @@ function floors.memory(island, ctx, inflight, offload)
     found.sums[inflight] = prefix_sums(ctx, function(atom)
       if not found.options[atom.hash] then
         local list <const> = {}
-        each_strategy(atom, island, on, offload, function(gpus, terms, constants)
+        each_strategy(atom, island, on, every({ 3 }, strongest(offload)), function(gpus, terms, constants)
           local kept <const> = math.min(terms.inflight_bytes, terms.recomputed_inflight_bytes)
           list[#list + 1] = { gpus * terms.static_bytes, gpus * kept }
           found.stage_bytes = math.min(found.stage_bytes, constants.static_bytes)

@@ -1,5 +1,6 @@
---- Microseconds a query of a parallelizer (words: its name, default uniform) and a bound, on the paper's third cluster: GPT-3 13B over islands of 4, 8, 4 and 4
---- GPUs, all values of B, every slice that the policy `redundant` leaves. Run by the program from the checkout.
+--- Microseconds a query of a parallelizer (words: its name, default uniform) and a bound, on the paper's third cluster:
+--- GPT-3 13B over islands of 4, 8, 4 and 4 GPUs, all values of B, every slice that the policy `redundant` leaves. Run by the
+--- program from the checkout.
 package.path = "./?.lua;" .. package.path
 local pricing <const> = require "tests.spec.pricing"
 local schema <const> = require "tangram.schema"

@@ -233,6 +233,34 @@ describe("analytic: everywhere", function()
   local numbers <const> = { "forward_s", "backward_s", "sync_s", "static_bytes", "inflight_bytes", "transient_bytes" }
   local gpus <const> = { { key = "a GPU of which little is known", fp16_flops = 1e14, memory_bytes = 16 * GIB } }
   for i, gpu in ipairs(catalog.gpus) do gpus[i + 1] = gpu end
+  it("ZeRO's higher levels and more offload save no time of a microbatch and take no more bytes, as floors assume", function()
+    local cost <const>, island <const> = pricing.wrap(PATH), pricing.island()
+    local offloads <const> = { none = { "optimizer", "activations", "both" }, optimizer = { "both" }, activations = { "both" } }
+    for _, description in pairs(models) do
+      local ctx <const> = pricing.context(description, { global_batch = 64, seq_len = 2048 }, island, 4)
+      for _, degrees in ipairs { { 8, 1, 1 }, { 4, 2, 1 }, { 2, 2, 2 }, { 1, 4, 2 } } do
+        for _, ep in ipairs(description.experts and { 1, degrees[1] * degrees[3] } or { 1 }) do
+          local function terms(atom, zero, offload)
+            local strategy <const> = { dp = degrees[1], tp = degrees[2], cp = degrees[3], ep = ep, zero = zero, offload = offload }
+            return (cost.atom(atom, island, strategy, ctx))
+          end
+          local function no_better(less, more)
+            assert.is_true(more.forward_s + more.backward_s >= (less.forward_s + less.backward_s) * (1 - 1e-12))
+            assert.is_true(more.static_bytes <= less.static_bytes * (1 + 1e-12))
+            assert.is_true(more.recomputed_inflight_bytes <= less.recomputed_inflight_bytes * (1 + 1e-12))
+          end
+          for _, atom in ipairs(ctx.atoms) do
+            for zero = 0, 3 do
+              if zero < 3 then no_better(terms(atom, zero, "none"), terms(atom, zero + 1, "none")) end
+              for less, list in pairs(offloads) do
+                for _, more in ipairs(list) do no_better(terms(atom, zero, less), terms(atom, zero, more)) end
+              end
+            end
+          end
+        end
+      end
+    end
+  end)
   for _, gpu in ipairs(gpus) do
     it("prices are positive, finite and add up on " .. gpu.key, function()
       local cost <const> = pricing.wrap(PATH)

@@ -149,3 +149,109 @@ describe("profiles from files", function()
     support.remove(folder)
   end)
 end)
+
+describe("profiled: measured runs", function()
+  --- Aceso's V100 profiles by layers; operators are a file's rows.
+  local function database(folder, size)
+    local db <const> = { samples = { 1, 2, 4, 8 }, tp = { 1, 2, 4, 8 }, profiles = {} }
+    for _, samples in ipairs(db.samples) do
+      db.profiles[samples] = {}
+      for _, tp in ipairs(db.tp) do
+        local file <const> = io.open(("%s/gpt_%s_mbs%d_tp%d_algo0.csv"):format(folder, size, samples, tp))
+        if file then
+          local times <const> = { forward_s = {}, backward_s = {} }
+          file:read "l"
+          for line in file:lines() do
+            local forward_us <const>, backward_us <const> = line:match "^[^,]+,([^,]+),([^,]+)"
+            table.insert(times.forward_s, forward_us * 1e-6)
+            table.insert(times.backward_s, backward_us * 1e-6)
+          end
+          file:close()
+          db.profiles[samples][tp] = times
+        end
+      end
+    end
+    return db
+  end
+
+  it("a layer's times that are held out come within 6 % of the neighbours'", function()
+    local any <const> = support.shared "data/aceso/profiles/v100-large/gpt_1_3B_mbs1_tp1_algo0.csv"
+    if not any then return pending "data/aceso is not there" end
+    local island <const> = pricing.island({ gpu = "v", compute_flops = 125e12, intra = { { 1, 150e9 } } },
+      { arch = "Volta", link_bytes_per_s = 150e9, memory_bytes_per_s = 900e9 })
+    for _, out in ipairs { { "mbs", 2 }, { "mbs", 4 }, { "tp", 2 }, { "tp", 4 } } do
+      local total, count = 0, 0
+      for size, shape in pairs { ["1_3B"] = { 24, 2048, 32 }, ["2_6B"] = { 32, 2560, 32 }, ["13B"] = { 40, 5120, 40 } } do
+        local all <const> = profiles.aceso(database(any:match "(.*)/", size), { gpu = "v", seq = 2048 })[1].entries
+        local kept <const>, held <const> = {}, {}
+        for _, entry in ipairs(all) do
+          local list <const> = entry.kind == "layer" and entry[out[1]] == out[2] and held or kept
+          list[#list + 1] = entry
+        end
+        local cost <const> = pricing.wrap(PROFILED, { profiles = { { gpu = "v", entries = kept } } })
+        for _, entry in ipairs(held) do
+          local ctx <const> = pricing.context({ family = "gpt2", layers = shape[1], hidden = shape[2], heads = shape[3], vocab = 51200 },
+            { global_batch = entry.mbs, seq_len = 2048, precision = "fp16", dropout = true }, island, 1)
+          local priced <const> = cost.stage(pricing.run(ctx, 2, 2), island, { dp = 1, tp = entry.tp, sp = false }, ctx)
+          total = total + math.abs((priced.forward_s + priced.backward_s) / (entry.forward_s + entry.backward_s) - 1)
+          count = count + 1
+        end
+      end
+      assert.is_true(count >= 12 and total / count <= 0.06, ("%s %d: %.3f"):format(out[1], out[2], total / count))
+    end
+  end)
+
+  it("Aceso's measured iterations, planned with its profiles: within 6 %; with the formulas alone within 12 %", function()
+    local any <const> = support.shared "data/aceso/profiles/v100-large/gpt_1_3B_mbs1_tp1_algo0.csv"
+    if not any then return pending "data/aceso is not there" end
+    local tangram <const> = require "tangram"
+    local plugins <const> = require "tangram.recipe"
+    plugins.configure({}, {})
+    --- size, layers, hidden, heads, GPUs, seconds measured (README of SuperScaler's branch Aceso)
+    for _, case in ipairs { { "1_3B", 24, 2048, 32, 4, 100.28 }, { "2_6B", 32, 2560, 32, 8, 84.6 } } do
+      local size <const>, layers <const>, hidden <const>, heads <const>, gpus <const>, measured_s <const> = table.unpack(case)
+      local function planned_s(cost)
+        return tangram.plan({
+          model = { family = "gpt2", layers = layers, hidden = hidden, heads = heads, vocab = 51200 }, cost = cost,
+          cluster = { nodes = { { name = "n", gpu = "v100-sxm2-32", gpus = gpus, intra_bytes_per_s = 45e9 } } },
+          training = { global_batch = 1024, seq_len = 2048, precision = "fp16", attention = "unfused", dropout = true,
+            gradient_bytes = 2, microbatches = { min = 256, max = 1024 } },
+        }).time_s
+      end
+      local list <const> = profiles.aceso(database(any:match "(.*)/", size), { gpu = "v100-sxm2-32", seq = 2048, hidden = hidden })
+      assert.near(1, planned_s { name = "profiled", options = { profiles = list } } / measured_s, 0.06)
+      assert.near(1, planned_s "analytic" / measured_s, 0.12)
+    end
+  end)
+
+  it("Alpa's whole iterations on one mesh tell those of its own plans: within 6 %", function()
+    local path <const> = support.shared "data/alpa/measured.json"
+    if not path then return pending "data/alpa is not there" end
+    local loader <const> = require "tangram.loader"
+    local rows <const> = require "tangram.measured.rows"
+    local validate <const> = require "tangram.validate"
+    local seconds <const> = {}
+    for _, entry in ipairs(core.json_decode(support.read(path)).entries) do
+      seconds[entry.id] = entry.latencies_s and entry.latencies_s[1] or entry.iter_time_s_from_tflops
+    end
+    -- model, layers, hidden, heads, GPUs; microbatches of the one mesh (data parallel); stages, replicas, microbatches of the plan
+    for _, case in ipairs {
+      { "350M-1gpu", 24, 1024, 16, 1, 64, 1, 1, 512 }, { "760M-2gpu", 24, 1536, 16, 2, 64, 2, 1, 128 },
+      { "1.3B-4gpu", 24, 2048, 32, 4, 64, 2, 2, 128 },
+    } do
+      local name <const>, layers <const>, hidden <const>, heads <const>, gpus <const>, mesh_m <const>, pp <const>, dp <const>, m <const> =
+        table.unpack(case)
+      -- forward, recomputed forward and backward as 1 : 1 : 2 of what was measured, all in the iteration
+      local microbatch_s <const> = seconds[("e2e-gpt-%s-parax.intra_only"):format(name)] / mesh_m
+      local plugin <const> = loader.load("cost", { name = "profiled", options = { profiles = { { gpu = "v100-sxm2-16", entries = {
+        { kind = "model", tp = 1, mbs = 1024 // mesh_m // gpus, seq = 1024, forward_s = microbatch_s / 4, backward_s = microbatch_s / 2 },
+      } } } } })
+      local text <const> = ("id,model,gpu,n_gpus,layers,hidden,heads,vocab,seq,tp,pp,dp,mbs,gbs,recompute,precision,iter_time_s\n"
+        .. "a,GPT,V100-SXM2-16GB,%d,%d,%d,%d,51200,1024,1,%d,%d,%d,1024,full,fp16,%g\n"):format(gpus, layers, hidden, heads, pp, dp,
+        1024 // m // dp, seconds[("e2e-gpt-%s-parax.auto"):format(name)])
+      local result <const> = validate.row(rows.parse(text, "x")[1], plugin)
+      assert.is_nil(result.reason)
+      assert.near(1, result.predicted_s / result.measured_s, 0.06, name)
+    end
+  end)
+end)

@@ -7,11 +7,11 @@ local rows <const> = {}
 local WHOLE <const>, NUMBER <const>, TEXT <const> = "a whole number of at least 0", "a number of at least 0", "text"
 rows.columns = {
   id = TEXT, source_key = TEXT, model = TEXT, kind = TEXT, layers = WHOLE, hidden = WHOLE, ffn = WHOLE, heads = WHOLE, kv_heads = WHOLE,
-  head_dim = WHOLE, vocab = WHOLE, params_b = NUMBER, n_experts = WHOLE, topk = WHOLE, moe_ffn = WHOLE, seq = WHOLE, gpu = TEXT,
+  head_dim = WHOLE, vocab = WHOLE, params_b = TEXT, n_experts = WHOLE, topk = WHOLE, moe_ffn = WHOLE, seq = WHOLE, gpu = TEXT,
   n_gpus = WHOLE, gpus_per_node = WHOLE, interconnect = TEXT, tp = WHOLE, pp = WHOLE, vpp = WHOLE, dp = WHOLE, cp = WHOLE, ep = WHOLE,
   zero = TEXT, mbs = WHOLE, gbs = WHOLE, layer_split = TEXT, recompute = TEXT, seq_par = WHOLE, precision = TEXT, schedule = TEXT,
   iter_time_s = NUMBER, iter_time_kind = TEXT, tflops_per_gpu = NUMBER, tflops_kind = TEXT, tokens_per_s_per_gpu = NUMBER,
-  mfu_pct = NUMBER, mem_gib = NUMBER, mem_kind = TEXT, notes = TEXT, table = TEXT, url = TEXT, stack = TEXT,
+  mfu_pct = TEXT, mem_gib = NUMBER, mem_kind = TEXT, notes = TEXT, table = TEXT, url = TEXT, stack = TEXT,
 }
 
 --- Columns without which no row can be predicted.
@@ -77,6 +77,7 @@ end
 ---@return table[] rows, string[] warnings
 function rows.parse(text, where)
   local list <const>, seen <const> = {}, {}
+  text = text:gsub("^\xEF\xBB\xBF", "") -- of spreadsheets
   local names <const>, after_names <const> = record(text, 1)
   local at = after_names
   local warnings <const> = check_columns(names, where)

@@ -40,7 +40,7 @@ end
 --- DeepSeek's published shapes: latent attention, shared experts, leading dense layers (one in shortened models).
 local function add_deepseek(m, row)
   local v2 <const> = row.model:lower():find "v2"
-  m.mla = { q_lora_rank = 1536, kv_lora_rank = 512, qk_nope_head_dim = 128, qk_rope_head_dim = 64, v_head_dim = 128 }
+  m.mla = { q_lora_rank = row.model:lower():find "lite" and 0 or 1536, kv_lora_rank = 512, qk_nope_head_dim = 128, qk_rope_head_dim = 64, v_head_dim = 128 }
   m.head_dim, m.shared_expert_ffn, m.layer_mlp = nil, (row.moe_ffn or 0) * (v2 and 2 or 1), {}
   local dense <const> = row.layers < 20 and 1 or v2 and 1 or 3
   for i = 1, row.layers do m.layer_mlp[i] = i <= dense and "dense" or "moe" end
@@ -60,25 +60,29 @@ local function model_of(row, source, get)
   return models.new(m)
 end
 
-local PRECISIONS <const> = { "fp8", "bf16", "fp16", "fp32" }
-local function precision_of(text)
-  for _, precision in ipairs(PRECISIONS) do
-    if text:lower():find(precision) then return precision end
-  end
-  error(("precision: got '%s', expected bf16, fp16, fp8 or fp32"):format(text), 0)
-end
-
-local function recompute_of(text)
+--- The first word of a list that a text holds, or nil.
+local function first_of(words, text)
   text = text:lower()
-  if text:find "^full" then return "full" end
-  if text:find "^selective" then return "selective" end
-  if text:find "^none" or text:find "^no" or text == "0" then return "none" end
-  error(("recompute: got '%s', expected none, selective or full"):format(text), 0)
+  for _, pair in ipairs(words) do
+    if text:find(pair[1]) then return pair[2] end
+  end
 end
 
---- ZeRO stage; "2+sdp" shards gradients, as a plain 2 does.
+local PRECISIONS <const> = { { "fp8", "fp8" }, { "float8", "fp8" }, { "bf16", "bf16" }, { "fp16", "fp16" }, { "fp32", "fp32" },
+  { "tf32", "fp32" } }
+local function precision_of(text)
+  return first_of(PRECISIONS, text) or error(("precision: got '%s', expected bf16, fp16, fp8 or fp32"):format(text), 0)
+end
+
+local RECOMPUTE <const> = { { "full", "full" }, { "uniform", "full" }, { "block", "full" }, { "sel", "selective" }, { "^op", "selective" },
+  { "^no", "none" }, { "^off", "none" }, { "^false", "none" }, { "^0$", "none" }, { "^unknown", "none" } }
+local function recompute_of(text)
+  return first_of(RECOMPUTE, text) or error(("recompute: got '%s', expected none, selective or full"):format(text), 0)
+end
+
+--- ZeRO stage; "2+sdp" shards gradients, as a plain 2 does; FSDP shards all.
 local function zero_of(text)
-  local stage <const> = tonumber(text:match "^%d")
+  local stage <const> = text:lower():find "sdp" and not text:match "^%d" and 3 or tonumber(text:match "%d")
   if not stage or stage > 3 then error(("zero: got '%s', expected 0 to 3"):format(text), 0) end
   return math.tointeger(stage)
 end
@@ -121,20 +125,19 @@ local function bounds_of(row, count)
   return bounds
 end
 
---- Chunks of a rank where a source leaves them out but interleaves: the most, up to its default, that divide a stage's layers.
-local function chunks_of(row, get, pp)
-  local most <const> = get("vpp", 1)
+--- Chunks of a rank. Megatron-Core's runs interleave: where a row says nothing, four, or the most below that the layers allow.
+local function chunks_of(row, get, pp, interleaves)
   if row.vpp or pp == 1 then return row.vpp or 1 end
-  for v = most, 2, -1 do
-    if row.layers % (pp * v) == 0 then return v end
+  for v = interleaves and 4 or 1, 2, -1 do
+    if row.layers % (pp * v) == 0 or (row.layers + 2) % (pp * v) == 0 then return get("vpp", v) end
   end
-  return 1
+  return get("vpp", 1)
 end
 
 --- Degrees that multiply to the GPUs. A source that counts expert parallelism beside data parallelism has ep times the replicas.
-local function degrees_of(row, get)
+local function degrees_of(row, get, interleaves)
   local d <const> = { tp = get("tp", 1), pp = get("pp", 1), cp = get("cp", 1), ep = get("ep", 1) }
-  d.vpp = chunks_of(row, get, d.pp)
+  d.vpp = chunks_of(row, get, d.pp, interleaves)
   local others <const> = d.tp * d.pp * d.cp
   d.dp = row.dp or row.n_gpus // others
   if others * d.dp ~= row.n_gpus and others * d.dp * d.ep == row.n_gpus then d.dp, d.outer_ep = d.dp * d.ep, d.ep end
@@ -163,6 +166,11 @@ local function stack_of(row, source)
   return "megatron"
 end
 
+--- Sizes beyond which a row is a slip of the pen.
+local MOST <const> = { n_gpus = 1 << 17, gpus_per_node = 1 << 10, layers = 1 << 12, hidden = 1 << 20, gbs = 1 << 20, mbs = 1 << 20,
+  tp = 1 << 10, pp = 1 << 10, vpp = 1 << 8, dp = 1 << 17, cp = 1 << 10, ep = 1 << 12 }
+local MOST_OPERATIONS <const> = 1 << 23 -- of a simulation: stages times microbatches
+
 local RECENT <const> = { Hopper = true, Blackwell = true }
 
 ---@param row table of measured.rows
@@ -173,20 +181,27 @@ function setup.of(row, gpus)
   for _, name in ipairs { "gpu", "n_gpus", "layers", "hidden", "gbs" } do
     if not row[name] then error(name .. ": not stated", 0) end
   end
+  for name, most in pairs(MOST) do
+    local value <const> = row[name]
+    if value and (value < 1 or value > most) then error(("%s: got %d, expected 1 to %d"):format(name, value, most), 0) end
+  end
   local source <const> = sources.of(row)
   local get <const>, assumed <const> = reader(row, source)
   local ranks <const> = machine.ranks(row, gpus)
   local per_node <const> = math.min(get("gpus_per_node", 8), row.n_gpus)
   local recent <const> = RECENT[ranks[1].arch]
   local model <const> = model_of(row, source, get)
-  local d <const> = degrees_of(row, get)
+  local stack <const> = stack_of(row, source)
+  local d <const> = degrees_of(row, get, recent and stack == "megatron" and not (row.schedule or ""):find "^1F1B" and not row.layer_split)
   local mbs <const>, microbatches <const> = batch_of(row, d, get)
-  local plain <const> = not families[model.family].gated
+  if d.pp * d.vpp * microbatches > MOST_OPERATIONS then
+    error(("gbs, mbs: %d microbatches over %d stages, expected no more than %d together"):format(microbatches, d.pp * d.vpp,
+      MOST_OPERATIONS), 0)
+  end
   local network <const>, network_assumed <const> = machine.network(row, source, ranks[1])
   if network_assumed and row.n_gpus > per_node then assumed[#assumed + 1] = network_assumed end
   local sp = row.seq_par == 1
   if row.seq_par == nil then sp = recent or false end
-  local stack <const> = stack_of(row, source)
   return {
     model = model, pp = d.pp, vpp = d.vpp, bounds = bounds_of(row, d.pp * d.vpp), microbatches = microbatches, ranks = ranks,
     gpus_per_node = get("gpus_per_node", 8), network = network, stack = stack, constants = source.constants or {},
@@ -196,7 +211,7 @@ function setup.of(row, gpus)
       gradient_bytes = source.gradient_bytes or 2, attention = source.attention or "auto", dropout = source.dropout or false,
     },
     strategy = {
-      dp = d.dp, tp = d.tp, cp = d.cp, ep = d.ep, zero = zero_of(get("zero", (recent and not plain) and "1" or "0")),
+      dp = d.dp, tp = d.tp, cp = d.cp, ep = d.ep, zero = zero_of(get("zero", stack == "fsdp" and "3" or recent and "1" or "0")),
       recompute = recompute_of(get("recompute", "none")), sp = sp and d.tp > 1,
     },
     attention_square = source.attention_square or false,
