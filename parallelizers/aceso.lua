@@ -1,6 +1,10 @@
 --- Aceso (Liu et al., EuroSys 2024): iterative bottleneck alleviation, for each number of stages from a balanced start. Its clock
 --- is a count of evaluations, and the number of microbatches is given, so inc_mbs and dec_mbs choose each stage's uniform
---- strategy anew. Times come from the chosen cost model or, with the option `database`, from Aceso's own profiles of operators.
+--- strategy anew. Times come from the chosen cost model or, with the option `database`, from Aceso's own profiles of operators,
+--- whose recompute is chosen operator by operator; such a stage says "selective". Without `repair` a stage has dp and tp alone.
+---
+---     local database <const> = require("tangram.input.aceso").read("profiles/v100-large", "2_6B")   -- in a recipe
+---     parallelizer = { name = "aceso", options = { database = database } }
 local core <const> = require "tangram.core"
 local operators <const> = require "tangram.aceso.operators"
 local priced <const> = require "tangram.aceso.priced"
@@ -27,12 +31,13 @@ end
 
 local function space_of(slice, island, ctx)
   if not ctx.options.database then return priced.space(slice, island, ctx, ctx.options) end
+  ctx.memo.choices = ctx.memo.choices or {}
   local model <const>, kinds <const> = operators_of(ctx.model, ctx), {}
   for i, atom in ipairs(ctx.atoms) do kinds[i] = atom.kind end
   return operators.space(model, {
     kinds = kinds, from = slice.first, to = slice.last, gpus = island.gpus, gpus_per_node = island.gpus_per_node,
     capacity_bytes = ctx.capacity_bytes, successors = ctx.successors, sizes = { ctx.samples }, microbatches = { ctx.microbatches },
-    max_stage_gpus = ctx.options.max_stage_gpus, max_tp = ctx.options.max_tp,
+    max_stage_gpus = ctx.options.max_stage_gpus, max_tp = ctx.options.max_tp, choices = ctx.memo.choices,
   })
 end
 
@@ -59,7 +64,7 @@ local compared <const> = { "stages", "bottleneck_s", "latency_s", "sync_s", "-su
 return {
   api = 1, kind = "parallelizer", name = "aceso",
   description = "iterative bottleneck alleviation (Aceso, EuroSys 2024)",
-  options = options,
+  heuristic = true, options = options,
   atoms = function(model, ctx)
     if not ctx.options.operators then return nil end
     if not ctx.options.database then error("option 'operators': needs the option 'database'", 0) end

@@ -183,6 +183,8 @@ static void push_enumeration(lua_State *L, const tg_enumeration *found, int isla
     tg_set_integer(L, "asked", (size_t)(found->asked));
     tg_set_integer(L, "queried", (size_t)(found->queried));
     tg_set_integer(L, "reused", (size_t)(found->reused));
+    lua_pushinteger(L, found->saved);
+    lua_setfield(L, -2, "saved");
     lua_newtable(L);
     for (int i = 0; i < found->pruned_count; i++)
         tg_set_integer(L, found->pruned[i].policy, (size_t)(found->pruned[i].count));

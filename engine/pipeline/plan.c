@@ -273,16 +273,20 @@ static tg_status read_stages(tg_arena *arena, const tg_json *root, tg_plan *out,
 
 static tg_status read_model(const tg_json *root, tg_plan *out, tg_error *err)
 {
-    static const char *const granularities[] = {"layer", "half"};
+    enum { LAYER, HALF, ADAPTER };
+    static const char *const granularities[] = {"layer", "half", "adapter"};
     tg_json model, granularity;
-    int half = 0;
+    int kind = LAYER;
     TRY(tg_json_field(root, "granularity", false, &granularity, err));
     if (granularity.item)
-        TRY(read_word(root, "granularity", FIELDS(granularities), &half, err));
+        TRY(read_word(root, "granularity", FIELDS(granularities), &kind, err));
     TRY(tg_json_field(root, "model", true, &model, err));
     TRY(tg_json_int_field(&model, "layers", 1, MOST_LAYERS, &out->layers, err));
-    out->half = half;
-    out->atoms = out->layers * (half ? 2 : 1) + 2; /* the embedding in front, the head at the end */
+    out->half = kind == HALF;
+    out->adapter_atoms = kind == ADAPTER;
+    if (out->adapter_atoms)
+        return tg_json_int_field(root, "atoms", 1, MOST_LAYERS, &out->atoms, err);
+    out->atoms = out->layers * (out->half ? 2 : 1) + 2; /* the embedding in front, the head at the end */
     return TG_OK;
 }
 
@@ -292,7 +296,7 @@ static tg_status read_document(tg_arena *arena, const tg_json *root, tg_plan *ou
         "format",  "version",   "model",     "cluster",  "training",     "parallelizer", "cost",
         "target",  "objective", "p2p",       "warmup",   "microbatches", "stopped",      "stages",
         "time_s",  "bound_s",   "gap",       "proved",   "paper_s",      "tokens_per_s", "model_flops_utilisation",
-        "islands", "pairs",     "constants", "warnings", "top",          "granularity"};
+        "islands", "pairs",     "constants", "warnings", "top",          "granularity",  "atoms"};
     static const char *const formats[] = {"tangram.plan/1"}, *const objectives[] = {"simulated", "paper"},
                              *const p2ps[] = {"overlapped", "blocking"};
     int format, objective = 0, p2p = 0;

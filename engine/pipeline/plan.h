@@ -52,7 +52,8 @@ typedef struct {
 
 typedef struct {
     int layers, atoms;
-    bool half; /* atoms are halves of layers */
+    bool half;          /* atoms are halves of layers */
+    bool adapter_atoms; /* atoms are the adapter's own: what they hold is not known here */
     int nodes, stages, islands;
     const tg_plan_node *node;
     const tg_plan_stage *stage; /* front first */

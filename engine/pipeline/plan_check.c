@@ -23,6 +23,8 @@ static tg_status check_atoms(const tg_plan *plan, int i, tg_error *err)
                        s->first);
     if (i == plan->stages - 1 && s->last != plan->atoms)
         return tg_fail(err, TG_EINPUT, "stages[%d].last: is %d, but the model has %d atoms", i, s->last, plan->atoms);
+    if (plan->adapter_atoms)
+        return TG_OK;
     bool embedding = s->first == 0, head = s->last == plan->atoms;
     if (s->has_embedding != embedding)
         return tg_fail(err, TG_EINPUT, "stages[%d].has_embedding: is %s, but atom 0 is %s [%d, %d)", i,

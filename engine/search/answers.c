@@ -270,7 +270,7 @@ static uint64_t hash_answer(const tg_answer *answer)
     return hash;
 }
 
-enum { SAMPLE_EVERY = 64, MOST_SAMPLES = 8 };
+enum { SAMPLE_EVERY = 64, MOST_SAMPLES = 4 };
 
 static tg_status take(tg_run *run, tg_level *level, tg_ask ask, const tg_query *query, const tg_answer *answer,
                       tg_error *err)
@@ -328,19 +328,24 @@ tg_status tg_level_ask(tg_run *run, tg_level *level, const tg_ask *wanted, size_
     return status;
 }
 
-static tg_status compare_samples(tg_run *run, tg_pool *pool, tg_arena *arenas, tg_enumeration *out, tg_error *err)
+static bool differs(const tg_answer *answer, const tg_sample *sample)
 {
-    tg_query queries[MOST_SAMPLES];
-    tg_answer answers[MOST_SAMPLES];
+    return answer->outcome != TG_UNASKED && !answer->transient && hash_answer(answer) != sample->hash;
+}
+
+/* Twice: first as a new state answers, then as one that has answered others. */
+static tg_status compare_samples(tg_run *run, tg_pool *pool, tg_arena *arena, tg_enumeration *out, tg_error *err)
+{
+    tg_query queries[2 * MOST_SAMPLES];
+    tg_answer answers[2 * MOST_SAMPLES];
     size_t count = run->samples.count;
-    for (size_t i = 0; i < count; i++) {
-        queries[i] = run->samples.at[i].query;
+    for (size_t i = 0; i < 2 * count; i++) {
+        queries[i] = run->samples.at[i % count].query;
         queries[i].again = true;
     }
-    tg_status status = tg_pool_ask(pool, queries, count, arenas, answers, err);
+    tg_status status = tg_pool_ask(pool, queries, 2 * count, arena, answers, err);
     for (size_t i = 0; i < count && status == TG_OK; i++)
-        if (answers[i].outcome != TG_UNASKED && !answers[i].transient &&
-            hash_answer(&answers[i]) != run->samples.at[i].hash)
+        if (differs(&answers[i], &run->samples.at[i]) || differs(&answers[count + i], &run->samples.at[i]))
             out->unsteady[out->unsteady_count++] =
                 (tg_complaint){.query = run->samples.at[i].query, .why = "another answer when asked again"};
     return status;
@@ -348,18 +353,19 @@ static tg_status compare_samples(tg_run *run, tg_pool *pool, tg_arena *arenas, t
 
 tg_status tg_run_ask_again(tg_run *run, const tg_workers *workers, tg_enumeration *out, tg_error *err)
 {
-    tg_pool *pool = NULL;
-    tg_workers few = *workers;
-    few.count = workers->count < MOST_SAMPLES ? workers->count : MOST_SAMPLES;
+    tg_workers one = *workers;
+    one.count = 1;
     out->unsteady = tg_arena_alloc(run->arena, MOST_SAMPLES, sizeof *out->unsteady);
     if (!out->unsteady)
         return tg_fail(err, TG_EMEMORY, "out of memory");
-    tg_arena arenas[MOST_SAMPLES] = {{0}};
-    tg_status status = tg_pool_open(&few, run->deadline_s, run->options->compose.stop, &pool, err);
+    if (run->samples.count == 0)
+        return TG_OK;
+    tg_arena arena = {0};
+    tg_pool *pool = NULL;
+    tg_status status = tg_pool_open(&one, run->deadline_s, run->options->compose.stop, &pool, err);
     if (status == TG_OK)
-        status = compare_samples(run, pool, arenas, out, err);
+        status = compare_samples(run, pool, &arena, out, err);
     tg_pool_close(pool);
-    for (int i = 0; i < MOST_SAMPLES; i++)
-        tg_arena_free(&arenas[i]);
+    tg_arena_free(&arena);
     return status;
 }

@@ -1,8 +1,9 @@
 #include "search/assemble.h"
 
-/* Appends the plan for positions [from, to]. */
-static void add(tg_instance *instance, tg_partial *plans, tg_origin *origins, int pair, const tg_pair *slice,
-                const tg_compiled *compiled, int from, int to)
+/* Appends the plan for positions [from, to]. It may have been asked for on an equal island, whose link classes are
+ * others. */
+static void add(const tg_run *run, tg_instance *instance, tg_partial *plans, tg_origin *origins, int pair,
+                const tg_pair *slice, const tg_compiled *compiled, int from, int to)
 {
     if (from > to)
         return;
@@ -10,6 +11,9 @@ static void add(tg_instance *instance, tg_partial *plans, tg_origin *origins, in
     *plan = compiled->partial;
     plan->first = slice->first;
     plan->last = slice->last;
+    int other = run->first_class[slice->island] - run->first_class[plan->island];
+    plan->front_class += other;
+    plan->rear_class += other;
     plan->island = slice->island;
     plan->min_successors = from;
     plan->max_successors = to;
@@ -47,7 +51,7 @@ tg_status tg_assemble(const tg_run *run, const tg_level *level, tg_arena *arena,
             for (int c = 0; c < asked->count; c++) {
                 const tg_compiled *compiled = &asked->compiled[c];
                 bool hopes = compiled->max_successors < next && compiled->max_successors >= asked->successors;
-                add(out, plans, *origins, i, pair, compiled, 0, hopes ? next : compiled->max_successors);
+                add(run, out, plans, *origins, i, pair, compiled, 0, hopes ? next : compiled->max_successors);
             }
         }
     }

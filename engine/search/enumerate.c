@@ -208,6 +208,15 @@ static tg_status search_level(tg_run *run, tg_level *level, int required_island,
     return status;
 }
 
+/* Positions a slice may stand at: by the stages that the other islands may put behind it. */
+static long positions_of(const tg_problem *problem, const tg_pair *pair)
+{
+    long positions = 0;
+    for (int i = 0; i < problem->island_count; i++)
+        positions += i == pair->island ? 0 : (long)problem->islands[i].gpus;
+    return pair->last == problem->atom_count ? 1 : positions;
+}
+
 /* Counts what became of the level's pairs, once nothing more will be asked at it. */
 static tg_status count_pairs(const tg_run *run, const tg_level *level, tg_enumeration *out, tg_error *err)
 {
@@ -222,8 +231,10 @@ static tg_status count_pairs(const tg_run *run, const tg_level *level, tg_enumer
             policy = "bounded";
         if (!policy && seen[pair->class])
             out->reused++;
-        else if (!policy)
+        else if (!policy) {
             out->asked++;
+            out->saved += positions_of(run->problem, pair) - (long)level->classes[pair->class].asked.count;
+        }
         if (!policy)
             seen[pair->class] = true;
         int p = 0;

@@ -71,6 +71,7 @@ typedef struct {
     tg_stop stopped;
     const tg_left_out *left_out;      /* islands; only with options.left_out, and only of unused islands */
     long all, asked, queried, reused; /* pairs; pairs asked for; queries in all; pairs that took another's answer */
+    long saved;                       /* queries that asking for each position would have taken beyond those */
     tg_pruned *pruned;
     int pruned_count;
     tg_complaint *failed; /* adapters that failed, by pair */

@@ -3,6 +3,9 @@
 static tg_status find_classes(tg_run *run, tg_error *err)
 {
     const tg_problem *problem = run->problem;
+    run->first_class = tg_arena_alloc(run->arena, (size_t)problem->island_count, sizeof *run->first_class);
+    if (!run->first_class)
+        return tg_fail(err, TG_EMEMORY, "out of memory");
     for (int pass = 0; pass < 2; pass++) {
         int count = 0;
         for (int i = 0; i < problem->island_count; i++) {
@@ -10,6 +13,7 @@ static tg_status find_classes(tg_run *run, tg_error *err)
             size_t n = tg_end_classes(run->arena, &problem->islands[i], &ends);
             if (!ends)
                 return tg_fail(err, TG_EMEMORY, "out of memory");
+            run->first_class[i] = count;
             for (size_t e = 0; e < n; e++, count++)
                 if (pass == 1)
                     run->link_classes[count] = (tg_link_class){.island = i, .end = ends[e]};

@@ -75,6 +75,7 @@ typedef struct {
     tg_link_class *link_classes;
     int link_class_count;
     const int *class_island; /* link classes */
+    int *first_class;        /* islands: the first of each island's link classes */
     const tg_link *links;    /* link classes squared, [rear of the plan in front][front of the plan behind] */
     const char **names;      /* islands */
     tg_arena *arena;         /* the result's */
@@ -97,7 +98,8 @@ void tg_level_close(const tg_run *run, tg_level *level);
 /* Asks for all that was not asked before, in parallel. The outcome does not depend on the number of workers. */
 tg_status tg_level_ask(tg_run *run, tg_level *level, const tg_ask *wanted, size_t count, tg_error *err);
 
-/* Asks a few of the queries again, of new providers; complaints about those that got another answer go to out. */
+/* Asks a few of the queries twice again, of a new provider; complaints about those that got another answer go to out.
+ */
 tg_status tg_run_ask_again(tg_run *run, const tg_workers *workers, tg_enumeration *out, tg_error *err);
 
 /* How many stages behind a class is first asked for: none for slices that hold the last atom, else one. */

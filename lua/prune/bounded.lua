@@ -42,7 +42,7 @@ local function tables(island, ctx)
 end
 
 return {
-  api = 1, kind = "prune", name = "bounded", safe = true,
+  api = 1, kind = "prune", name = "bounded", safe = true, by_cost = true,
   description = "drops what cannot beat the best plan known: a lower bound on the bottleneck of all sequences with the pair",
   options = {},
   --- Seconds; 0, which drops nothing, under a cost model that prices whole stages: then nothing is proved.

@@ -9,7 +9,7 @@ local floors <const> = require "tangram.floors"
 local kinds <const> = { "none", "optimizer", "activations", "both" }
 
 return {
-  api = 1, kind = "prune", name = "infeasible", safe = true,
+  api = 1, kind = "prune", name = "infeasible", safe = true, by_cost = true,
   description = "drops slices that do not fit their island even fully sharded and recomputed",
   options = {
     offload = { type = "list", item = { type = "enum", values = kinds }, default = kinds,

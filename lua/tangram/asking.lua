@@ -16,11 +16,12 @@ local function generator(seed)
   end
 end
 
---- Whether all stages of an answer were priced by the chosen cost model.
+--- Whether all stages of an answer were priced by the chosen cost model. Calls no metamethod of the adapter's.
 local function priced_by_cost(problem, answer)
-  for _, plan in ipairs(answer) do
-    for _, stage in ipairs(type(plan) == "table" and plan or {}) do
-      if not problem.cost.made(stage) then return false end
+  for p = 1, rawlen(answer) do
+    local plan <const> = rawget(answer, p)
+    for s = 1, type(plan) == "table" and rawlen(plan) or 0 do
+      if not problem.cost.made(rawget(plan, s)) then return false end
     end
   end
   return true

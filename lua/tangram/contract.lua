@@ -28,6 +28,7 @@ contract.plugins = {
     plan = { type = "function", required = true, doc = "plan(slice, island, ctx): list of partial plans, or nil, why" },
     atoms = { type = "function", doc = "atoms(model, ctx): the adapter's own atoms" },
     supports = { type = "function", doc = "supports(slice, island, ctx): true, or false, why" },
+    heuristic = { type = "boolean", default = false, doc = "its search may miss: with more memory it may find a worse plan" },
     own_times = { type = "boolean", default = false, doc = "its times don't come from ctx.cost: no pruning by bounds" },
   }),
   cost = fields_of("cost", {
@@ -42,6 +43,7 @@ contract.plugins = {
     key = { type = "function", doc = "key(pair, ctx): pairs of equal key share one query" },
     keep = { type = "function", doc = "keep(pair, ctx): true, or false, why" },
     bound = { type = "function", doc = "bound(pair, ctx): least seconds a microbatch of any sequence with it" },
+    by_cost = { type = "boolean", default = false, doc = "it reads ctx.cost: off for adapters with times of their own" },
     safe = { type = "boolean", default = false, doc = "it can't lose the optimum" },
   }),
 }

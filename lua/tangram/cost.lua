@@ -20,9 +20,10 @@ local required <const> = {
 ---@param strategy table dp, tp and what differs from the defaults
 ---@return table
 function cost.complete(strategy)
-  local sp, recompute = strategy.sp, strategy.recompute or "none"
+  local sp = strategy.sp
   if sp == nil then sp = strategy.tp > 1 end
-  if type(recompute) == "table" and recompute.kind == "none" then recompute = "none" end -- as plans have it
+  local recompute = strategy.recompute or "none"
+  if type(recompute) == "table" and recompute.kind == "none" then recompute = "none" end
   return {
     dp = strategy.dp, tp = strategy.tp, cp = strategy.cp or 1, ep = strategy.ep or 1, etp = strategy.etp or 1,
     zero = strategy.zero or 0, fsep = strategy.fsep or false, sp = sp, recompute = recompute,
@@ -300,7 +301,7 @@ function cost.wrap(plugin, options, sight)
   end
 
   --- Whether the stage was priced here.
-  function wrapped.made(stage) return made[stage] or false end
+  function wrapped.made(stage) return stage ~= nil and made[stage] or false end
 
   --- Latency and rate of a link between islands as the model sees it.
   function wrapped.link(link, ctx)

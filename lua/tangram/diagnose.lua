@@ -38,9 +38,14 @@ local function with_more(cluster, node, count)
 end
 
 --- Changes to try, smallest first: words and a function that makes them on a copy of the spec.
-local function changes(setting)
+local function changes(setting, pruned)
   local training <const>, list <const> = setting.training, {}
   local function add(words, change) list[#list + 1] = { words = words, change = change } end
+  for i, policy in ipairs(setting.policies) do
+    if pruned[policy.name] and not policy.safe then
+      add(("no policy '%s', which may drop what fits"):format(policy.name), function(own) table.remove(own.prune, i) end)
+    end
+  end
   if training.microbatches.max < training.global_batch then
     add(("more, smaller microbatches (--microbatches ..%d)"):format(training.global_batch), function(own)
       own.training.microbatches = { min = training.microbatches.min, max = training.global_batch }
@@ -100,20 +105,32 @@ local function fits(setting, change, left_s)
   return ok and outcome.best ~= nil
 end
 
+--- Pairs by the policy that dropped them, as words.
+local function dropped_by(pruned)
+  local words <const> = {}
+  for name, count in pairs(pruned) do words[#words + 1] = ("%d by '%s'"):format(count, name) end
+  table.sort(words)
+  return table.concat(words, ", ")
+end
+
 --- One line: where it falls short, by how much, and what would make it fit.
 ---@param setting table planner.setting
 ---@param outcome table planner.search, without a plan
 ---@return string
 function diagnose.explain(setting, outcome)
-  local words <const> = {}
+  local words <const>, counts <const> = {}, outcome.counts
   for _, complaint in ipairs(outcome.first.refused) do
     words[#words + 1] = ("on island %s, atoms %d..%d at %d microbatch%s: %s"):format(
       outcome.partitions[1].islands[complaint.island].name, complaint.first, complaint.last, complaint.microbatches,
       complaint.microbatches == 1 and "" or "es", complaint.why)
   end
-  local why <const> = "no plan fits: " .. (#words > 0 and table.concat(words, "; ") or "the policies left no pair to ask for")
+  if counts.queried > 0 and #outcome.failed == counts.queried then
+    return ("no plan: all %d queries of the parallelizer failed: %s"):format(counts.queried, table.concat(words, "; "))
+  end
+  local why <const> = "no plan fits: " .. (#words > 0 and table.concat(words, "; ")
+    or ("the policies dropped all %d pairs, %s"):format(counts.all, dropped_by(counts.pruned)))
   local deadline_s <const> = core.clock_s() + limit_s
-  for _, one in ipairs(changes(setting)) do
+  for _, one in ipairs(changes(setting, counts.pruned)) do
     local left_s <const> = deadline_s - core.clock_s()
     if left_s <= 0 then return why .. "; no small change was found in the time to look" end
     if fits(setting, one.change, left_s) then return why .. "; it fits with " .. one.words end

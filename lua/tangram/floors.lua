@@ -109,7 +109,9 @@ function floors.memory(island, ctx, inflight, offload)
         local list <const> = {}
         each_strategy(atom, island, on, every({ 3 }, strongest(offload)), function(gpus, terms, constants)
           local kept <const> = math.min(terms.inflight_bytes, terms.recomputed_inflight_bytes)
-          list[#list + 1] = { gpus * terms.static_bytes, gpus * kept }
+          -- a tied vocabulary, counted at both ends, is held once by a stage that has them both
+          local twice_bytes <const> = atom.kind == "head" and constants.twice and constants.twice.static_bytes or 0
+          list[#list + 1] = { gpus * (terms.static_bytes - twice_bytes), gpus * kept }
           found.stage_bytes = math.min(found.stage_bytes, constants.static_bytes)
         end)
         found.options[atom.hash] = list

@@ -84,27 +84,46 @@ function loader.list(kind)
   return names
 end
 
---- A plugin from its source, under limits. Raises one line if it breaks its contract.
----@param kind "parallelizer"|"cost"|"prune"
----@param path string its file
----@param text string its source
----@param values table its options
----@param runs boolean? it may run the program of its options
----@return table plugin checked; its `options` are values, `option_fields` the schema, `path` and `source` its file
-function loader.make(kind, path, text, values, runs)
+--- A plugin from its source, under limits; its options are still the schema. Raises one line if it breaks its contract.
+local function open(kind, path, text, values, runs)
   local words <const> = runs and programs.words(values.command)
   local granted <const> = runs and { ["tangram.program"] = programs.bind(words or {}) }
   local chunk <const>, why <const> = load(text, "@" .. path, "t", sandbox.environment(path, granted))
   if not chunk then error(why, 0) end
-  local ok <const>, checked <const>, cut <const> = core.guarded(contract.limits.seconds, contract.limits.memory_bytes, function()
-    local plugin <const> = contract.check_plugin(kind, plain(chunk()), path)
-    plugin.option_fields = plugin.options
-    plugin.options = contract.check_options(plugin, values, path)
-    return plugin
+  local limits <const> = contract.limits
+  local ok <const>, checked <const>, cut <const> = core.guarded(limits.seconds, limits.memory_bytes, function()
+    return contract.check_plugin(kind, plain(chunk()), path)
   end)
   if not ok then error(cut and ("%s: %s"):format(path, checked) or checked, 0) end
   checked.path, checked.source, checked.program, checked.runs = path, text, words or nil, runs
   return checked
+end
+
+--- A plugin from its source, and values for its options. Raises as `load` does.
+---@param kind "parallelizer"|"cost"|"prune"
+---@param path string its file
+---@param text string its source
+---@param values table
+---@param runs boolean? it may run the program of its options
+---@return table plugin as load's, but for `request`
+function loader.make(kind, path, text, values, runs)
+  local plugin <const>, limits <const> = open(kind, path, text, values, runs), contract.limits
+  local ok <const>, options <const>, cut <const> = core.guarded(limits.seconds, limits.memory_bytes, contract.check_options, plugin,
+    values, path) -- a schema may have functions
+  if not ok then error(cut and ("%s: %s"):format(path, options) or options, 0) end
+  plugin.option_fields, plugin.options = plugin.options, options
+  return plugin
+end
+
+--- What a plugin says of itself: name, description, and the schema of its options. Raises as `load` does.
+---@param kind "parallelizer"|"cost"|"prune"
+---@param name string a name or a path
+---@return table { name, description, options = schema }
+function loader.describe(kind, name)
+  local path <const>, text <const> = find(kind, name)
+  if not path then error(text, 0) end
+  local plugin <const> = open(kind, path, text, {}, may_run(kind, path))
+  return { name = plugin.name, description = plugin.description, options = plugin.options }
 end
 
 --- Loads a plugin by name or path and fills in its options. Raises one line for a plugin that breaks its contract.
@@ -116,9 +135,9 @@ function loader.load(kind, request)
   if type(name) ~= "string" then
     error(("%s: got a %s, expected a name or { name =, options = }"):format(contract.nouns[kind], type(name)), 0)
   end
+  local values <const> = type(request) == "table" and request.options or {}
   local path <const>, text <const> = find(kind, name)
   if not path then error(text, 0) end
-  local values <const> = type(request) == "table" and request.options or {}
   local plugin <const> = loader.make(kind, path, text, values, may_run(kind, path))
   plugin.request = name
   return plugin

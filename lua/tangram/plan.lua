@@ -7,13 +7,14 @@ local plan <const> = {}
 
 --- Order of the fields in the file; what is not named follows by letters.
 local order <const> = {
-  "format", "version", "granularity", "model", "cluster", "training", "parallelizer", "cost", "target", "objective", "p2p", "warmup",
+  "format", "version", "granularity", "atoms", "model", "cluster", "training", "parallelizer", "cost",
+  "target", "objective", "p2p", "warmup",
   "microbatches", "stopped", "stages", "island", "node", "indices", "gpus", "first", "last", "layers", "has_embedding", "has_head",
   "strategy", "dp", "tp", "cp", "ep", "etp", "zero", "sp", "fsep", "recompute", "offload", "forward_s", "backward_s", "sync_s",
   "transfer_s", "successors", "inflight", "memory", "weights_bytes", "gradients_bytes", "optimizer_bytes", "activations_bytes",
   "transient_bytes", "buffers_bytes", "context_bytes", "total_bytes", "capacity_bytes", "time_parts", "time_s", "bound_s", "gap",
   "proved", "paper_s", "tokens_per_s", "model_flops_utilisation", "islands", "name", "options", "nodes", "merged", "used", "idle",
-  "reason", "best_with_s", "pairs", "all", "queried", "reused", "pruned", "failed", "constants", "value", "unit", "from", "source",
+  "reason", "best_with_s", "pairs", "all", "queried", "reused", "saved", "pruned", "failed", "constants", "value", "unit", "from", "source",
   "warnings", "top", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "kind", "network", "default", "links", "between",
 }
 
@@ -54,13 +55,13 @@ local function gpus_of(place)
 end
 
 local function count_layers(atoms, first, last)
-  local layers, embedding, head = 0, false, false
+  local halves, embedding, head = 0, false, false
   for i = first, last do
     local kind <const> = atoms[i].kind
-    if kind == "layer" or kind == "attention" then layers = layers + 1 end
+    halves = halves + (kind == "layer" and 2 or (kind == "attention" or kind == "mlp") and 1 or 0)
     embedding, head = embedding or kind == "embedding", head or kind == "head"
   end
-  return layers, embedding, head
+  return halves % 2 == 0 and halves // 2 or halves / 2, embedding, head
 end
 
 --- The cluster with each node's memory filled in.
@@ -250,7 +251,8 @@ function plan.build(setting, outcome)
   counts.failed = failures(outcome)
   note_tied(setting, stages)
   return {
-    format = "tangram.plan/1", version = core.version, granularity = spec.granularity, model = setting.model,
+    format = "tangram.plan/1", version = core.version, granularity = setting.own_atoms and "adapter" or spec.granularity,
+    atoms = setting.own_atoms and #setting.atoms or nil, model = setting.model,
     cluster = filled_in(setting.cluster), training = setting.training,
     parallelizer = { name = setting.parallelizer.name, options = setting.parallelizer.options },
     cost = { name = setting.cost_plugin.name, options = setting.cost_plugin.options }, target = core.null,

@@ -8,6 +8,7 @@ local costs <const> = require "tangram.cost"
 local islands <const> = require "tangram.islands"
 local loader <const> = require "tangram.loader"
 local models <const> = require "tangram.model"
+local plain <const> = require "tangram.plain"
 local plans <const> = require "tangram.plan"
 local schema <const> = require "tangram.schema"
 local search <const> = require "tangram.search"
@@ -37,7 +38,7 @@ planner.fields = {
   model = source "a model, or the path of a config.json",
   cluster = source "a cluster, or the path of its JSON",
   training = { type = "table", required = true, doc = "global_batch, seq_len, … (tangram.training)" },
-  parallelizer = plugin_field("uniform", "adapter that plans a slice on an island: a name, a path, or { name =, options = }"),
+  parallelizer = plugin_field("exact", "adapter that plans a slice on an island: a name, a path, or { name =, options = }"),
   cost = plugin_field("analytic", "cost model: a name, a path, or { name =, options = }"),
   prune = {
     type = "list", item = plugin_field(nil, "policy"), default = { "infeasible", "redundant", "bounded" },
@@ -75,10 +76,14 @@ end
 local function atoms_of(model, training, spec, parallelizer)
   local standard <const>, why <const> = core.atoms(model, { seq_len = training.seq_len, granularity = spec.granularity })
   if not standard then error(why, 0) end
-  local own <const> = parallelizer.atoms
-    and parallelizer.atoms(model, { training = training, atoms = standard, options = parallelizer.options })
-  if not own then return standard end
-  return require("tangram.atoms").check(parallelizer, own)
+  if not parallelizer.atoms then return standard, false end
+  local ok <const>, own <const> = core.guarded(spec.query_seconds, spec.query_memory_bytes, function()
+    return plain(parallelizer.atoms(plain(model),
+      { training = plain(training), atoms = plain(standard), options = plain(parallelizer.options) }))
+  end)
+  if not ok then error(("%s: atoms(): %s"):format(parallelizer.path, own), 0) end
+  if not own then return standard, false end
+  return require("tangram.atoms").check(parallelizer, own), true
 end
 
 --- A record of each GPU type in the cluster, by name.
@@ -111,7 +116,7 @@ function planner.setting(spec)
   if not precision then error(note, 0) end
   setting.training.precision = precision
   warn { note }
-  setting.atoms = atoms_of(setting.model, setting.training, spec, setting.parallelizer)
+  setting.atoms, setting.own_atoms = atoms_of(setting.model, setting.training, spec, setting.parallelizer)
   setting.log = function(text)
     if #setting.warnings < MOST_WARNINGS then warn { text } end
   end
@@ -169,7 +174,7 @@ function planner.problem(setting, partition)
 end
 
 local function add_counts(sum, result)
-  for _, name in ipairs { "all", "queried", "reused" } do sum[name] = (sum[name] or 0) + result[name] end
+  for _, name in ipairs { "all", "queried", "reused", "saved" } do sum[name] = (sum[name] or 0) + result[name] end
   sum.pruned, sum.failed = sum.pruned or {}, sum.failed or {}
   for policy, count in pairs(result.pruned) do sum.pruned[policy] = (sum.pruned[policy] or 0) + count end
   if result.reused > 0 then sum.pruned.redundant = (sum.pruned.redundant or 0) + result.reused end

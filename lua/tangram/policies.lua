@@ -48,7 +48,7 @@ local checks <const> = {
 local function callers(problem, name)
   local list <const> = {}
   for _, policy in ipairs(problem.policies) do
-    if policy[name] then
+    if policy[name] and (problem.bounds or not policy.by_cost) then
       local call <const>, sight <const> = guard(problem, policy, name, checks[name]), problem.sight(policy)
       list[#list + 1] = {
         name = policy.name,
@@ -66,8 +66,8 @@ end
 ---@param problem tangram.Problem
 ---@return table
 function policies.callbacks(problem)
-  local keeping <const>, keyed <const> = callers(problem, "keep"), callers(problem, "key")
-  local bounding <const> = problem.bounds and callers(problem, "bound") or {}
+  local keeping <const>, keyed <const>, bounding <const> =
+    callers(problem, "keep"), callers(problem, "key"), callers(problem, "bound")
   local back <const> = {}
   back.keep = #keeping > 0 and function(island, first, last, microbatches)
     for _, policy in ipairs(keeping) do

@@ -69,13 +69,24 @@ local function guarded_setmetatable(t, metatable)
   return setmetatable(t, metatable)
 end
 
+--- The handler runs behind the failed call, not in it: inside, the hook that ends what runs too long is off.
+local function guarded_xpcall(f, handler, ...)
+  local function pass(ok, ...)
+    if ok then return true, ... end
+    return false, handler(...)
+  end
+  return pass(pcall(f, ...))
+end
+
 local function guarded_getmetatable(value)
   if type(value) == "table" then return getmetatable(value) end
   return nil
 end
 
 --- Modules of the library that plugins load for themselves, run anew in each plugin's environment.
-local open_modules <const> = { ["tangram.catalog"] = true, ["tangram.floors"] = true, ["tangram.profile"] = true, ["tangram.strategies"] = true }
+local open_modules <const> = {
+  ["tangram.catalog"] = true, ["tangram.floors"] = true, ["tangram.profile"] = true, ["tangram.strategies"] = true,
+}
 
 local function is_open(name)
   local folder <const> = name:match "^tangram%.([%w_]+)%.[%w_]+$"
@@ -98,8 +109,8 @@ local function load_module(plugin, name, env)
   elseif type(name) == "string" and is_open(name) then
     return assert(load(source_of(name), "@" .. name, "t", env))(name)
   end
-  error(("%s: require '%s': plugins can load only tangram's formulas, catalogue, aceso, galvatron, profile, strategies, floors, schema, units and core"):format(plugin,
-    type(name) == "string" and name or type(name)), 3)
+  error(("%s: require '%s': plugins can load only tangram's formulas, catalogue, aceso, galvatron, profile, strategies, floors, "
+    .. "schema, units and core"):format(plugin, type(name) == "string" and name or type(name)), 3)
 end
 
 --- A new environment.
@@ -109,9 +120,9 @@ end
 function sandbox.environment(plugin, granted)
   local env <const> = pick(_G, {
     "assert", "error", "ipairs", "next", "pairs", "pcall", "rawequal", "rawget", "rawlen", "rawset", "select", "tonumber",
-    "tostring", "type", "xpcall", "_VERSION",
+    "tostring", "type", "_VERSION",
   })
-  env.getmetatable, env.setmetatable = guarded_getmetatable, guarded_setmetatable
+  env.getmetatable, env.setmetatable, env.xpcall = guarded_getmetatable, guarded_setmetatable, guarded_xpcall
   env.math, env.string, env.table, env.utf8 = guarded_math(), sandbox.strings(), guarded_table(), plain(utf8)
   local loaded <const> = {}
   env.require = function(name)

@@ -1,5 +1,6 @@
 --- The search of one partition into islands: what the engine's enumeration asks, answered by the loaded plugins.
 local core <const> = require "tangram.core"
+local plain <const> = require "tangram.plain"
 local policies <const> = require "tangram.policies"
 local schema <const> = require "tangram.schema"
 local worker <const> = require "tangram.worker"
@@ -47,12 +48,15 @@ function search.prepare(problem)
   end
 end
 
---- The ctx of an island and B as the parallelizer sees it.
+--- The ctx of an island and B as the parallelizer sees it, but new.
 ---@param problem tangram.Problem
 ---@param island tangram.Island
 ---@param microbatches integer
 function search.context(problem, island, microbatches)
-  return problem.sight(problem.parallelizer).context(island.index, microbatches)
+  local ctx <const> = {}
+  for name, value in pairs(problem.sight(problem.parallelizer).context(island.index, microbatches)) do ctx[name] = value end
+  ctx.budget, ctx.memo = plain(ctx.budget), {}
+  return ctx
 end
 
 local constant_rows <const> = { type = "list", item = { type = "table", fields = {

@@ -143,7 +143,7 @@ end
 function oracle.check(plan)
   local nodes <const>, taken <const> = {}, {}
   for _, node in ipairs(plan.cluster.nodes) do nodes[node.name] = memory_by_gpu(node) end
-  local atoms <const> = plan.model.layers * (plan.granularity == "half" and 2 or 1) + 2
+  local atoms <const> = plan.granularity == "adapter" and plan.atoms or plan.model.layers * (plan.granularity == "half" and 2 or 1) + 2
   local next_atom = 0
   for i, stage in ipairs(plan.stages) do
     local place <const> = "stage " .. i .. ": "

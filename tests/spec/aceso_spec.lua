@@ -203,7 +203,7 @@ describe("aceso's search", function()
     if not golden(GOLDENS[1]) then return pending "no shared data" end
     local stages <const> = { { 4 }, { 4 }, { 4 }, { 8, 16 }, { 14, 15, 16 } }
     for i, name in ipairs(GOLDENS) do
-      local best <const>, _, g <const> = found(name, stages[i], { 1, 2, 4, 8 })
+      local best <const>, _, g <const> = found(name, stages[i], { 1, 2, 4, 8 }, { patience = 100 })
       -- 2.6B: 87134.27 at once, the last half millisecond only by another order of equals
       assert.is_true(best.fits and best.total_s * 1e3 <= g.expected.iteration_ms * (1 + 1e-5), name)
     end
@@ -278,4 +278,67 @@ describe("the adapter aceso", function()
         ("%d %d %d"):format(planned, refused, recomputed))
     end)
   end
+end)
+
+describe("tangram.input.aceso", function()
+  local folder
+  before_each(function() folder = support.folder() end)
+  after_each(function() support.remove(folder) end)
+
+  local HEADER <const> =
+    "op_name,forward-compute,backward-compute,input_size,output_size,weights,activations,fwd_reserved,bwd_reserved\n"
+  local function rows(change)
+    local lines <const> = {}
+    for i, name in ipairs(input.names) do lines[i] = ("%s,%d,20,1,2,3,4,5,6"):format(name, i) end
+    return HEADER .. (change and change(lines) or table.concat(lines, "\n")) .. "\n"
+  end
+  local function write(file, text) return support.write(folder .. "/" .. file, text) end
+
+  it("reads microseconds and MiB, rates and collectives", function()
+    write("gpt_T_mbs2_tp4_algo0.csv", rows())
+    write("p2p_intra_node.csv", "1,2,4\n3, 4, 5\n")
+    write("prim_gpt_T_all_gather_4gpus.csv", "data_size(MB),time(ms)\n8,2\n4,1.5\n16,1000000000\n")
+    local read <const> = input.read(folder, "T")
+    assert.same({ 2 }, read.samples)
+    assert.same({ 4 }, read.tp)
+    local profile <const> = read.profiles[1]
+    assert.same({ 2, 4, 0 }, { profile.samples, profile.tp, profile.cut })
+    near(16e-6, profile.forward_s[16], 1e-12)
+    assert.equal(6 * MiB, profile.backward_reserved_bytes[1])
+    -- what was not run is left out
+    assert.same({ { name = "all_gather", gpus = 4, rows = { { 4 * MiB, 1.5e-3 }, { 8 * MiB, 2e-3 } } } }, read.collectives)
+    assert.same(read.intra_bytes_per_s, read.inter_bytes_per_s)
+    -- 4 MiB go at the rate of 2 MiB: 4 GiB/s of 1000 MiB
+    near(4 / 4000, operators.transfer_s(4 * MiB, read.intra_bytes_per_s), 1e-12)
+    near(64 / 5000, operators.transfer_s(64 * MiB, read.intra_bytes_per_s), 1e-12) -- past the table: its last rate
+    assert.equal(0, operators.transfer_s(0, read.intra_bytes_per_s))
+  end)
+
+  it("leaves out what failed, and refuses what is not as expected, with file and line", function()
+    write("p2p_intra_node.csv", "1,2\n3,4\n")
+    write("gpt_T_mbs1_tp1_algo0.csv", rows(function(lines)
+      lines[3] = "enc-attention-qkv,10000000,1,1,1,1,1,1,1"
+      return table.concat(lines, "\n")
+    end))
+    assert.same({}, input.read(folder, "T").profiles)
+    for text, complaint in pairs {
+      ["x\n"] = "algo0.csv:1: expected the header",
+      [HEADER] = "algo0.csv:1: 0 rows, expected 16",
+      [rows(function(lines)
+        lines[2], lines[3] = lines[3], lines[2]
+        return table.concat(lines, "\n")
+      end)] = "algo0.csv:3: operator 'enc%-attention%-qkv', expected 'enc%-1st%-layernorm'",
+      [rows(function(lines)
+        lines[4] = "enc-attention-score,-1,1,1,1,1,1,1,1"
+        return table.concat(lines, "\n")
+      end)] = "algo0.csv:5: forward_s: got '%-1', expected a number of at least 0",
+    } do
+      write("gpt_T_mbs1_tp1_algo0.csv", text)
+      local ok <const>, why <const> = pcall(input.read, folder, "T")
+      assert.is_false(ok)
+      assert.matches(complaint, why)
+    end
+    write("gpt_T_mbs1_tp1_algo0.csv", rows())
+    assert.matches("no profiles of 'TT', expected one of T", select(2, pcall(input.read, folder, "TT")))
+  end)
 end)

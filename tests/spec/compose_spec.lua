@@ -390,10 +390,10 @@ describe("tangram compose", function()
   it("gives what it has found when it is interrupted", function()
     local folder <const> = support.folder()
     finally(function() support.remove(folder) end)
-    local instance <const> = core.json_decode(core.generate(1, 24, 6, 2)) -- takes minutes to prove
+    local instance <const> = core.json_decode(core.generate(1, 64, 6, 2)) -- takes minutes to prove
     for _, links in ipairs(instance.links) do
       for _, link in ipairs(links) do
-        if link ~= core.null then link.bytes_per_s = link.bytes_per_s / 30 end
+        if link ~= core.null then link.bytes_per_s = link.bytes_per_s / 40 end
       end
     end
     support.write(folder .. "/slow.json", core.json_encode(instance))

@@ -1,14 +1,17 @@
 local core <const> = require "tangram.core"
 local instances <const> = require "tests.oracle.instances"
 local simulate <const> = require("tests.oracle.compose").simulate
+local support <const> = require "tests.spec.support"
 
 --- A random problem: a cluster of one-node islands, and an adapter that answers from a table of random plans. A plan bears so
 --- many stages behind it as its memory says; asked for more, the adapter leaves it out, so it is never faster with more.
-local function random_problem(seed)
+--- With twins, the first two islands are equal, and so are their plans and their links to the third.
+local function random_problem(seed, twins)
   local draw <const> = instances.random(seed)
   local function random(low, high) return high and draw(low, high) or draw(1, low) end
   local problem <const> = {
-    atoms = 1 + random(3), islands = 1 + random(2), global_batch = ({ 2, 4, 6 })[random(1, 3)], plans = {}, boundary_bytes = {},
+    atoms = 1 + random(3), islands = twins and 3 or 1 + random(2), global_batch = ({ 2, 4, 6 })[random(1, 3)],
+    plans = {}, boundary_bytes = {},
     capacity = ({ 100.0, 60.0, 25.0 })[random(3)],
   }
   for i = 1, problem.atoms - 1 do problem.boundary_bytes[i] = random(1, 20) + 0.0 end
@@ -23,8 +26,13 @@ local function random_problem(seed)
         bytes_per_s = { { 1, 2.0 + random(50) }, { 2, 60.0 + random(50) } } }
     end
   end
+  local pins
+  if twins then
+    nodes[2].gpus, nodes[2].intra_bytes_per_s, pins = nodes[1].gpus, nodes[1].intra_bytes_per_s, { { "n1" }, { "n2" } }
+    links[3].bytes_per_s = links[2].bytes_per_s -- n2-n3 as n1-n3
+  end
   problem.cluster = assert(core.cluster { nodes = nodes, links = links })
-  problem.island_list = assert(problem.cluster:islands()).islands
+  problem.island_list = assert(problem.cluster:islands { islands = pins }).islands
   assert.equal(problem.islands, #problem.island_list)
   local function stage(atoms, gpus)
     return {
@@ -36,6 +44,7 @@ local function random_problem(seed)
   --- All plans of a pair at B microbatches, the same whenever asked.
   local made <const> = {}
   function problem.all(island, first, last, microbatches)
+    if twins and island == 2 then island = 1 end
     local key <const> = table.concat({ island, first, last, microbatches }, ",")
     if not made[key] then
       local list <const> = {}
@@ -155,7 +164,7 @@ end
 describe("enumeration", function()
   it("finds the optimum of brute force over every sequence, microbatch count and position", function()
     local found, none = 0, 0
-    for seed = 1, 300 do
+    for seed = 1, support.scale(300) do
       local problem <const> = random_problem(seed)
       local result <const>, best <const> = enumerate(problem), brute_force(problem)
       if best < math.huge then
@@ -168,7 +177,30 @@ describe("enumeration", function()
         assert.is_false(result.found, "seed " .. seed)
       end
     end
-    assert.is_true(found > 100 and none > 20, ("%d with a plan, %d without"):format(found, none))
+    assert.is_true(found > support.scale(100) and none > support.scale(20), ("%d with a plan, %d without"):format(found, none))
+  end)
+
+  it("finds the optimum where equal islands share their answers", function()
+    local both = 0
+    for seed = 1, math.max(60, support.scale(150)) do
+      local problem <const> = random_problem(seed, true)
+      local best <const> = brute_force(problem)
+      local result <const> = enumerate(problem, {
+        key = function(island, first, last) return ("%d %d %d"):format(island == 2 and 1 or island, first, last) end,
+      })
+      assert.equal(best < math.huge, result.found, "seed " .. seed)
+      if result.found then
+        assert.near(best, result.best.time_s, 1e-12 * best, "seed " .. seed)
+        local used <const> = {}
+        for i, plan in ipairs(result.best.plans) do
+          assert.is_nil(used[plan.island])
+          used[plan.island] = true
+          assert.is_true(result.transfer_s[i] == nil or result.transfer_s[i] < math.huge)
+        end
+        if used[1] and used[2] then both = both + 1 end
+      end
+    end
+    assert.is_true(both >= 1, "none uses both twins")
   end)
 
   it("loses nothing to a bound that holds, and asks for less", function()

@@ -110,7 +110,7 @@ describe("planner", function()
     assert.equal(plan_file.encode(plan_of(recipes[#recipes])), plan_file.encode(again))
   end)
 
-  it("on one island plans what uniform itself finds best for the whole model", function()
+  it("on one island plans what the parallelizer itself finds best for the whole model", function()
     local spec <const> = with(spec_of "llama-3.1-8b", { exclude = { "l1" }, gap = 0 })
     local plan <const> = assert(planner.plan(spec))
     assert.equal(1, #plan.islands)
@@ -118,7 +118,7 @@ describe("planner", function()
     local group <const> = require("tangram.islands").group(setting.cluster)
     local problem <const> = planner.problem(setting, group)
     search.prepare(problem)
-    local adapter <const>, best_s = loader.load("parallelizer", "uniform"), math.huge
+    local adapter <const>, best_s = loader.load("parallelizer", planner.fields.parallelizer.default), math.huge
     for _, microbatches in ipairs(problem.microbatches) do
       local ctx <const> = search.context(problem, group.islands[1], microbatches)
       ctx.options, ctx.memo = adapter.options, {}
@@ -159,6 +159,29 @@ describe("planner", function()
   end)
 end)
 
+describe("an adapter with atoms and times of its own", function()
+  it("is planned, with no pair dropped by the cost model, and its plan passes both checks", function()
+    local plan <const> = assert(planner.plan {
+      model = { name = "m", family = "gpt2", layers = 4, hidden = 1024, heads = 16, vocab = 50272 },
+      cluster = {
+        nodes = { { name = "a", gpu = "a100-sxm4-40", gpus = 4 }, { name = "t", gpu = "t4", gpus = 4 } },
+        network = { default = { bytes_per_s = 1e11 } },
+      },
+      training = { global_batch = 32, seq_len = 1024 }, parallelizer = "tests/spec/fixtures/thirds.lua", gap = 0,
+    })
+    assert.equal("adapter", plan.granularity)
+    assert.equal(12, plan.atoms)
+    assert.is_nil(plan.pairs.pruned.bounded)
+    assert.is_nil(plan.pairs.pruned.infeasible)
+    assert.is_true(checked_by_oracle(plan))
+    -- 312 against 65 TFLOP/s: 10 of 12 thirds on the A100s balance best
+    assert.equal(2, #plan.stages)
+    for _, stage in ipairs(plan.stages) do
+      assert.equal(stage.island == "t4" and 2 or 10, stage.last - stage.first)
+    end
+  end)
+end)
+
 describe("a plan that does not fit", function()
   local spec <const> = {
     model = { name = "gpt3-13b", family = "gpt2", layers = 40, hidden = 5120, heads = 40, vocab = 50272, positions = 2048 },
@@ -173,7 +196,7 @@ describe("a plan that does not fit", function()
     local plan <const>, why <const>, status <const> = planner.plan(spec)
     assert.is_nil(plan)
     assert.equal(3, status)
-    assert.matches("on island t4, atoms 1%.%.%d+ .*stage %d+ of %d+ is [%d.]+ GiB short", why)
+    assert.matches("on island t4, atoms %d+%.%.%d+ .*stage %d+ of %d+ is [%d.]+ GiB short", why)
     local count <const> = tonumber(why:match "it fits with (%d+) more node")
     assert.is_truthy(count, why)
     -- the change holds, and one node fewer does not

@@ -56,7 +56,7 @@ describe("store", function()
       local _, _, found <const>, kept <const> = plan(store .. " " .. options)
       assert.same({ all, 0 }, { found, kept }, options)
     end
-    local adapter <const> = support.write(folder .. "/mine.lua", support.read "parallelizers/uniform.lua" .. "-- changed\n")
+    local adapter <const> = support.write(folder .. "/mine.lua", support.read "parallelizers/exact.lua" .. "-- changed\n")
     local model <const> = support.write(folder .. "/cost.lua", support.read "lua/cost/analytic.lua" .. "-- changed\n")
     for _, options in ipairs {
       "--set parallelizer.options.max_stages=63", "--parallelizer " .. adapter, "--cost " .. model, "--seq-len 512",
@@ -225,7 +225,7 @@ describe("store", function()
     local path <const> = folder .. "/s.db"
     local _, text <const> = plan("--store " .. path)
     local _, listed <const> = support.run("tangram store list " .. path)
-    assert.matches("answers +%S+ KiB  small on 2 × a100%-pcie%-80 with uniform, analytic, B 4\n", listed)
+    assert.matches("answers +%S+ KiB  small on 2 × a100%-pcie%-80 with exact, analytic, B 4\n", listed)
     assert.matches(("\n%d answers, "):format(queried(text)), listed)
     local _, none <const> = support.run("tangram store prune " .. path .. " --unused-days 1")
     assert.equal("0 answers dropped\n", none)

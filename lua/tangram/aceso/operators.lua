@@ -48,9 +48,16 @@ local function on_grid(list)
   return rounded
 end
 
+--- The profile of so many samples on a GPU, cut as Megatron does; nil if there is none.
+local function profile_of(database, samples, tp)
+  for _, one in ipairs(database.profiles) do
+    if one.samples == samples and one.tp == tp and one.cut == 0 then return one end
+  end
+end
+
 --- What the engine prices for so many samples a GPU and that degree; nil if it was not profiled.
 local function priced(database, rows, samples, tp)
-  local profile <const> = database.profiles[samples] and database.profiles[samples][tp]
+  local profile <const> = profile_of(database, samples, tp)
   if not profile then return nil end
   local lists <const> = { name = {}, recomputes = {}, layer = {}, kept_bytes = {} }
   local same <const> = { "forward_s", "backward_s", "weight_bytes", "input_bytes", "activation_bytes", "forward_reserved_bytes",
@@ -144,7 +151,7 @@ end
 ---@param database tangram.AcesoDatabase
 function operators.atoms(model, standard, database)
   local rows <const>, samples <const>, tp <const> = rows_of(model.layers), database.samples[1], database.tp[1]
-  local profile <const>, atoms <const> = database.profiles[samples][tp], {}
+  local profile <const>, atoms <const> = profile_of(database, samples, tp), {}
   local from = 1
   for _, whole in ipairs(standard) do
     local to <const> = from + operators_in[whole.kind] - 1
@@ -166,7 +173,8 @@ end
 --- What the search asks, over atoms `from`..`to` of a model.
 ---@param model table operators.model
 ---@param where table { kinds, from, to, gpus, gpus_per_node, capacity_bytes, successors, sizes (samples of a microbatch),
----  microbatches (of each size), max_stage_gpus, max_tp }
+---  microbatches (of each size), max_stage_gpus, max_tp, choices (a table kept
+---  between spaces that differ in their atoms and successors alone) }
 function operators.space(model, where)
   local first_of <const>, last_of <const> = operators.spans(where.kinds, model.rows)
   if not first_of then error(last_of, 0) end
@@ -177,7 +185,7 @@ function operators.space(model, where)
     capacity_bytes = capacity_bytes, successors = where.successors or 0, sizes = where.sizes, microbatches = where.microbatches,
   }
   local max_tp <const> = math.min(where.gpus_per_node, where.max_tp or math.huge)
-  local choices <const>, count = {}, 0
+  local choices <const> = where.choices or {}
 
   --- The strategy of one stage: nil where it was not profiled.
   function space.choice(size, tp, dp)
@@ -187,8 +195,8 @@ function operators.space(model, where)
       local ready <const> = tp <= max_tp and model.priced(where.sizes[size] // dp, tp)
       choice = false
       if ready then
-        count = count + 1
-        choice = { id = count, size = size, tp = tp, dp = dp, gpus = tp * dp, priced = ready, memo = {} }
+        choices.count = (choices.count or 0) + 1
+        choice = { id = choices.count, size = size, tp = tp, dp = dp, gpus = tp * dp, priced = ready, memo = {} }
       end
       choices[key] = choice
     end
@@ -209,10 +217,11 @@ function operators.space(model, where)
   end
 
   function space.price(choice, first, last, behind)
+    first, last = first_of[first + offset], last_of[last + offset]
     local key <const> = ((first << 16) | last) << 16 | behind
     local price = choice.memo[key]
     if not price then
-      price = named(choice.priced.engine:fit(first_of[first + offset], last_of[last + offset], behind, capacity_bytes))
+      price = named(choice.priced.engine:fit(first, last, behind, capacity_bytes))
       price.time_s = price.busy_s + price.recompute_s
       price.bytes = 8 * price.weight_bytes + price.live_bytes * (behind + 1) + price.peak_bytes + price.reserved_bytes
       choice.memo[key] = price
@@ -227,7 +236,8 @@ function operators.space(model, where)
   end
 
   function space.stage(choice, price, first, last)
-    local recompute <const> = price.flagged > 0 and { kind = "full", layers = price.flagged } or "none" -- so many operators
+    -- operators one by one, for which strategies have no word; the nearest is the first that the rule takes
+    local recompute <const> = price.flagged > 0 and "selective" or "none"
     return operators.stage(price, { dp = choice.dp, tp = choice.tp, recompute = recompute }, last - first + 1)
   end
 

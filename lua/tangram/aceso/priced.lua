@@ -146,11 +146,13 @@ function priced.space(slice, island, ctx, options)
     return own[enters_across][first - 1] + own[leaves_across][last]
   end
 
-  --- The stage as the cost model prices it whole, and whether it bears those behind it.
+  --- The stage as the cost model prices it whole; made once for each price.
   function space.stage(choice, price, first, last)
-    local recompute = price.recomputed > 0 and { kind = price.kind, layers = price.recomputed } or "none"
-    local run <const> = slice:run(first, last)
-    return ctx.cost.stage(run, island, with_recompute(choice.strategy, recompute), ctx)
+    if not price.stage then
+      local recompute <const> = price.recomputed > 0 and { kind = price.kind, layers = price.recomputed } or "none"
+      price.stage = ctx.cost.stage(slice:run(first, last), island, with_recompute(choice.strategy, recompute), ctx)
+    end
+    return price.stage
   end
 
   return space

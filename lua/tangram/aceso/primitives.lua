@@ -12,7 +12,7 @@ local function predicted_s(space, choice, first, last, behind)
 end
 
 --- Stage's time with its atoms on one GPU, traffic included.
-local function ideal_s(space, c, i)
+local function alone_s(space, c, i)
   local alone <const>, first <const> = space.choice(c.size, 1, 1), first_of(c, i)
   return alone and space.busy_s(alone, first, c.last[i]) + space.border_s(alone, first, c.last[i], false, false) or 0
 end
@@ -36,7 +36,7 @@ local function partner_of(space, c, b, by_memory, used)
         value = -c.price[i].bytes
       else
         local gpus <const> = c.choice[i].gpus
-        value = idle_s(space, c, i, c.worst_s) * gpus * (ideal_s(space, c, i) / (c.stage_s[i] * gpus))
+        value = idle_s(space, c, i, c.worst_s) * gpus * (alone_s(space, c, i) / (c.stage_s[i] * gpus))
       end
       if not best or value > best then best, found = value, i end
     end
@@ -262,10 +262,12 @@ end
 ---@return table[][] groups
 function primitives.groups(space, c, b, over, repair)
   local taken <const>, groups <const> = {}, {}
-  local function group(wanted)
+  --- Those that use less of a resource, and no more of two that b is short of; nil: of none.
+  local function group(less, spared, spared_too)
     local list <const> = {}
     for i, one in ipairs(primitives.list) do
-      if not taken[i] and (repair or not one.repair) and wanted(one) then
+      if not taken[i] and (repair or not one.repair) and (not less or one[less] == "-") and (not spared or one[spared] ~= "+")
+          and (not spared_too or one[spared_too] ~= "+") then
         taken[i] = true
         list[#list + 1] = one
       end
@@ -273,32 +275,28 @@ function primitives.groups(space, c, b, over, repair)
     if #list > 0 then groups[#groups + 1] = list end
   end
   if over then
-    group(function(one) return one.memory == "-" end)
+    group "memory"
     return groups
   end
   local ideal <const>, loss <const>, again <const> = resources(space, c)
-  local function above_mean(list) return list[b] > sum(list) / #list end
-  local function spared(one, resource, needed) return not needed or one[resource] ~= "+" end
+  local ideal_s <const>, loss_s <const>, again_s <const> = sum(ideal), sum(loss), sum(again)
+  local function ratio(x_s, all_s) return x_s > 0 and x_s / all_s or 0 end
+  local time <const> = ideal[b] > ideal_s / #ideal and "time"
+  local comm <const> = loss[b] > loss_s / #loss and "comm"
+  local memory <const> = again[b] > 0 and "memory"
   local orders <const> = {
-    { values = ideal, less = "time", { "comm", above_mean(loss) }, { "memory", again[b] > 0 } },
-    { values = loss, less = "comm", { "time", above_mean(ideal) }, { "memory", again[b] > 0 } },
-    { values = again, less = "memory", { "time", above_mean(ideal) }, { "comm", above_mean(loss) } },
+    { ratio(ideal[b], ideal_s), 1, "time", comm, memory }, { ratio(loss[b], loss_s), 2, "comm", time, memory },
+    { ratio(again[b], again_s), 3, "memory", time, comm },
   }
-  for i, order in ipairs(orders) do
-    order.ratio, order.place = order.values[b] > 0 and order.values[b] / sum(order.values) or 0, i
-  end
   table.sort(orders, function(x, y)
-    if x.ratio ~= y.ratio then return x.ratio > y.ratio end
-    return x.place < y.place
+    if x[1] ~= y[1] then return x[1] > y[1] end
+    return x[2] < y[2]
   end)
   for _, order in ipairs(orders) do
-    local one_rule <const>, other_rule <const> = order[1], order[2]
-    group(function(one)
-      return one[order.less] == "-" and spared(one, one_rule[1], one_rule[2]) and spared(one, other_rule[1], other_rule[2])
-    end)
-    group(function(one) return one[order.less] == "-" end)
+    group(order[3], order[4], order[5])
+    group(order[3])
   end
-  group(function() return true end)
+  group()
   return groups
 end
 

@@ -8,6 +8,12 @@ local function number(name, text)
   return math.tointeger(value) or value
 end
 
+local function bytes(text)
+  local value <const>, expected <const> = require("tangram.units").bytes(text)
+  if not value then error(("--query-memory: got '%s', expected %s"):format(text, expected), 0) end
+  return value
+end
+
 local function list(text)
   local items <const> = {}
   for item in text:gmatch "[^,]+" do items[#items + 1] = item end
@@ -41,6 +47,9 @@ local setters <const> = {
   { "gap", "gap", function(text) return number("gap", text) end, "fraction from the optimum at which to stop" },
   { "time-limit", "time_limit_s", function(text) return number("time-limit", text) end, "seconds; then the best so far" },
   { "top", "top", function(text) return number("top", text) end, "list the N best plans" },
+  { "workers", "workers", function(text) return number("workers", text) end, "threads that ask; default: the cores" },
+  { "query-seconds", "query_seconds", function(text) return number("query-seconds", text) end, "limit of one query" },
+  { "query-memory", "query_memory_bytes", bytes, "limit of one query, e.g. '2 GiB'" },
   { "microbatches", "training.microbatches", range, "LO..HI, microbatches an iteration" },
   { "precision", "training.precision", nil, "auto, bf16, fp16, fp8 or fp32" },
   { "memory-margin", "training.memory_margin", function(text) return number("memory-margin", text) end,

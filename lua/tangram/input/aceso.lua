@@ -99,6 +99,8 @@ local function read_rates(path)
   return rates
 end
 
+local function integer(text) return math.tointeger(tonumber(text)) end
+
 --- Sizes of models that a folder has profiles of.
 local function sizes_in(files)
   local seen <const>, list <const> = {}, {}
@@ -115,12 +117,12 @@ end
 ---@field size string the model's size, as in the files' names
 ---@field samples integer[] samples on one GPU that were profiled, ascending
 ---@field tp integer[] degrees that were profiled, ascending
----@field profiles table profiles[samples][tp]: columns of 16 numbers (forward_s, backward_s, input_bytes, output_bytes,
----  weight_bytes, activation_bytes, forward_reserved_bytes, backward_reserved_bytes); `row` the other cut of the four products
+---@field profiles table[] { samples, tp, cut, columns of 16 numbers: forward_s, backward_s, input_bytes, output_bytes, weight_bytes,
+---  activation_bytes, forward_reserved_bytes, backward_reserved_bytes }; cut 0 as Megatron cuts the four products, 1 the other way
 ---@field names string[] the 16 operators' names
 ---@field intra_bytes_per_s number[] between stages of one node, at messages of 1, 2, 4, … MiB
 ---@field inter_bytes_per_s number[] between nodes
----@field collectives table collectives[name][gpus]: { { bytes, seconds } … }, bytes ascending
+---@field collectives table[] { name, gpus, rows = { { bytes, seconds } … } }, bytes ascending
 
 --- Reads the profiles of one model in a folder. Raises one line, with the file and its line, for what is not as expected.
 ---@param folder string
@@ -129,28 +131,28 @@ end
 function aceso.read(folder, size)
   local files <const> = core.list_folder(folder)
   local database <const> = { size = size, samples = {}, tp = {}, profiles = {}, collectives = {}, names = aceso.names }
-  local has <const>, seen_tp <const> = {}, {}
+  local has <const>, seen <const>, known = {}, { samples = {}, tp = {} }, false
   for _, file in ipairs(files) do
     has[file] = true
     local of <const>, samples <const>, tp <const>, cut <const> = file:match "^gpt_(.+)_mbs(%d+)_tp(%d+)_algo(%d+)%.csv$"
     local collective <const>, gpus <const> = file:match("^prim_gpt_" .. size .. "_([%a_]+)_(%d+)gpus%.csv$")
     if of == size then
-      local m <const>, t <const> = math.tointeger(tonumber(samples)), math.tointeger(tonumber(tp))
       local profile <const> = read_operators(folder .. "/" .. file)
-      if not database.profiles[m] then database.profiles[m], database.samples[#database.samples + 1] = {}, m end
-      if not seen_tp[t] then seen_tp[t], database.tp[#database.tp + 1] = true, t end
-      local by_tp <const> = database.profiles[m]
-      if cut == "0" then
-        by_tp[t] = profile
-      elseif by_tp[t] then
-        by_tp[t].row = profile -- files come by letters: the other cut is the second
+      if profile then
+        profile.samples, profile.tp, profile.cut = integer(samples), integer(tp), integer(cut)
+        database.profiles[#database.profiles + 1] = profile
+        for _, name in ipairs { "samples", "tp" } do
+          local value <const> = profile[name]
+          if not seen[name][value] then seen[name][value], database[name][#database[name] + 1] = true, value end
+        end
       end
+      known = true
     elseif collective then
-      database.collectives[collective] = database.collectives[collective] or {}
-      database.collectives[collective][math.tointeger(tonumber(gpus))] = read_collective(folder .. "/" .. file)
+      database.collectives[#database.collectives + 1] =
+        { name = collective, gpus = integer(gpus), rows = read_collective(folder .. "/" .. file) }
     end
   end
-  if #database.samples == 0 then
+  if not known then
     local sizes <const> = sizes_in(files)
     local near <const> = core.nearest(size, sizes)
     error(("%s: no profiles of '%s', expected one of %s%s"):format(folder, size, table.concat(sizes, ", "),

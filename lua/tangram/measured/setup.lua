@@ -39,8 +39,9 @@ end
 
 --- DeepSeek's published shapes: latent attention, shared experts, leading dense layers (one in shortened models).
 local function add_deepseek(m, row)
-  local v2 <const> = row.model:lower():find "v2"
-  m.mla = { q_lora_rank = row.model:lower():find "lite" and 0 or 1536, kv_lora_rank = 512, qk_nope_head_dim = 128, qk_rope_head_dim = 64, v_head_dim = 128 }
+  local name <const> = row.model:lower()
+  local v2 <const>, lite <const> = name:find "v2", name:find "lite"
+  m.mla = { q_lora_rank = lite and 0 or 1536, kv_lora_rank = 512, qk_nope_head_dim = 128, qk_rope_head_dim = 64, v_head_dim = 128 }
   m.head_dim, m.shared_expert_ffn, m.layer_mlp = nil, (row.moe_ffn or 0) * (v2 and 2 or 1), {}
   local dense <const> = row.layers < 20 and 1 or v2 and 1 or 3
   for i = 1, row.layers do m.layer_mlp[i] = i <= dense and "dense" or "moe" end

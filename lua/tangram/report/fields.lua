@@ -26,7 +26,7 @@ local READ <const> = {
     used = { type = "boolean", required = true }, idle = count(false), reason = text(false), best_with_s = number(false),
   }),
   pairs = record({
-    all = count(true), queried = count(true), reused = count(true), pruned = map(count(true)),
+    all = count(true), queried = count(true), reused = count(true), saved = count(false), pruned = map(count(true)),
     failed = list(record { slice = { type = "list", item = count(true), min = 2, max = 2, required = true }, island = text(true),
       reason = text(true) }),
   }, true),

@@ -53,8 +53,9 @@ local function pairs_line(counts)
   for _, name in ipairs(words.sorted_names(counts.pruned)) do
     dropped[#dropped + 1] = ("%s %s"):format(words.thousands(counts.pruned[name]), name)
   end
-  return ("%s pairs of slice and island; dropped: %s; %s queries of the parallelizer%s\n"):format(words.thousands(counts.all),
-    #dropped > 0 and table.concat(dropped, ", ") or "none", words.thousands(counts.queried),
+  local saved <const> = counts.saved and (" (%s saved by plans that fit at several positions)"):format(words.thousands(counts.saved)) or ""
+  return ("%s pairs of slice and island; dropped: %s; %s queries of the parallelizer%s%s\n"):format(words.thousands(counts.all),
+    #dropped > 0 and table.concat(dropped, ", ") or "none", words.thousands(counts.queried), saved,
     #counts.failed > 0 and (", %d failed"):format(#counts.failed) or "")
 end
 

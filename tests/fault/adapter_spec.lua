@@ -1,0 +1,127 @@
+local faulty <const> = require "tests.fault.faulty"
+local support <const> = require "tests.spec.support"
+
+--- An adapter of one-stage plans whose `body` runs for slices of three atoms, with the right answer as `good`.
+local source <const> = [[
+local n = 0
+local function answer(slice, island)
+  return { { { atoms = #slice, gpus = island.gpus, strategy = { dp = 1, tp = island.gpus }, forward_s = #slice * 1e-3,
+    backward_s = #slice * 2e-3, sync_s = 0, static_bytes = 1e9, inflight_bytes = 1e6, transient_bytes = 1e6 } } }
+end
+return { api = 1, kind = "parallelizer", name = "faulty", own_times = true,
+  plan = function(slice, island, ctx)
+    local good = answer(slice, island)
+    if #slice ~= 3 and not %s then return good end
+    n = n + 1
+    %s
+  end }
+]]
+
+local folder
+
+local function plan(body, always, changes)
+  local spec <const> = { parallelizer = faulty.write(folder, "faulty", source:format(tostring(always or false), body)), prune = {} }
+  for name, value in pairs(changes or {}) do spec[name] = value end
+  return faulty.plan(spec)
+end
+
+--- What the reason says of each way to fail.
+local reasons <const> = {
+  raises = "faulty%.lua:%d+: boom", raises_a_table = "raised a table, expected a message",
+  raises_in_tostring = "raised a table, expected a message", raises_nil = "raised a nil, expected a message",
+  overflows = "stack overflow", loops = "time limit reached", loops_in_pcall = "time limit reached",
+  loops_in_handler = "time limit reached", eats_memory = "not enough memory", eats_memory_in_pcall = "time limit reached",
+  returns_text = "returned a string, expected a list of plans", returns_a_cycle = "got a key that is not a name|expected",
+  returns_a_trap = "returned 0 plans",
+}
+
+--- Faults of answers alone.
+local answers <const> = {
+  not_a_number = { "good[1][1].forward_s = 0 / 0 return good", "forward_s: got .*nan, expected a finite number" },
+  negative = { "good[1][1].backward_s = -1 return good", "backward_s: got %-1, expected a finite number of at least 0" },
+  infinite = { "good[1][1].sync_s = math.huge return good", "sync_s: got inf, expected a finite number" },
+  gpus = { "good[1][1].gpus, good[1][1].strategy.tp = 1, 1 return good", "make 1 GPUs, expected the island's 2" },
+  degrees = { "good[1][1].strategy.ep = 4 return good", "ep 4 %* etp 1 does not divide its 2 GPUs" },
+  samples = { "good[1][1].strategy = { dp = 2, tp = 1 } return good", "dp 2 does not divide the microbatch of 1 samples" },
+  parts = { "good[1][1].parts = { memory = { weights_bytes = 1 } } return good", "parts.memory: add up to 1, expected static_bytes" },
+  many_plans = { "for i = 2, 1e6 do good[i] = good[1] end return good", "returned 1000000 plans, expected 1 to 10000" },
+  many_stages = { "local p = {} for i = 1, 200 do p[i] = good[1][1] end for i = 1, 9000 do good[i] = p end return good",
+    "more than 100000 stages in all plans" },
+  many_parts = { "local t = {} for i = 1, 1000 do t['x' .. i] = 1 end good[1][1].parts = { time = t } return good", "at most 32 parts" },
+  trap_in_stage = { "good[1][1].strategy = nil setmetatable(good[1][1], { __index = function() error 'trap' end }) return good",
+    "strategy: missing" },
+  hidden_plan = { "return setmetatable({}, { __index = good, __len = function() return 1 end })", "returned 0 plans" },
+}
+
+describe("a faulty adapter costs its pair alone:", function()
+  before_each(function() folder = support.folder() end)
+  after_each(function() support.remove(folder) end)
+
+  local function check(name, body, pattern)
+    it(name, function()
+      local made <const>, why <const> = plan(body, false, { query_seconds = pattern:match "^time limit" and 0.1 or 20 })
+      assert.is_truthy(made, why)
+      assert.is_true(#made.pairs.failed >= 4) -- three slices of three atoms on two islands, less what a bound could spare
+      for _, one in ipairs(made.pairs.failed) do
+        assert.equal(3, one.slice[2] - one.slice[1])
+        local found = false
+        for choice in pattern:gmatch "[^|]+" do found = found or one.reason:match(choice) end
+        assert.is_truthy(found, one.reason)
+      end
+      for _, stage in ipairs(made.stages) do assert.is_true(stage.last - stage.first ~= 3) end
+    end)
+  end
+  for name, pattern in pairs(reasons) do check(name, faulty.ways[name], pattern) end
+  for name, case in pairs(answers) do check(name, case[1], case[2]) end
+
+  it("none where it gives no reason: that is an answer", function()
+    local made <const> = assert(plan(faulty.ways.returns_nothing))
+    assert.equal(0, #made.pairs.failed)
+    for _, stage in ipairs(made.stages) do assert.is_true(stage.last - stage.first ~= 3) end
+  end)
+
+  it("a worker is as good as new after each of them", function()
+    -- Each slice but those of three atoms has a plan, though the worker was cut off for time and for memory before.
+    local made <const> = assert(plan("n = n % 2 if n == 1 then " .. faulty.ways.eats_memory .. " else " .. faulty.ways.loops .. " end",
+      false, { workers = 1 }))
+    assert.is_true(#made.pairs.failed >= 4)
+    for _, one in ipairs(made.pairs.failed) do assert.equal(3, one.slice[2] - one.slice[1]) end
+  end)
+
+  it("what it logs is cut short", function()
+    local made <const> = assert(plan("for i = 1, 1e4 do ctx.log(('line %d '):format(i) .. ('x'):rep(10000)) end return good", false, { query_seconds = 20 }))
+    assert.is_true(#made.warnings < 1000)
+    assert.is_true(faulty.noted(made, "^line 1 x"))
+    for _, line in ipairs(made.warnings) do assert.is_true(#line <= 300) end
+  end)
+end)
+
+describe("an adapter that never answers", function()
+  before_each(function() folder = support.folder() end)
+  after_each(function() support.remove(folder) end)
+
+  for _, name in ipairs { "raises", "returns_text", "raises_in_tostring" } do
+    it("ends in status 3 with the reason: " .. name, function()
+      local made <const>, why <const>, status <const> = plan(faulty.ways[name], true)
+      assert.is_nil(made)
+      assert.equal(3, status)
+      assert.matches("^no plan: all %d+ queries of the parallelizer failed: on island .*, atoms %d+%.%.%d+ at 2 microbatches: ", why)
+      assert.matches(reasons[name], why)
+    end)
+  end
+end)
+
+describe("an adapter that answers differently each time", function()
+  before_each(function() folder = support.folder() end)
+  after_each(function() support.remove(folder) end)
+
+  it("is found out when asked again, and the report says so", function()
+    local made <const> = assert(plan("good[1][1].forward_s = n * 1e-3 return good", true, { workers = 1 }))
+    assert.is_true(faulty.noted(made, "^faulty is not steady: atoms %d+%.%.%d+ on .* got another answer when asked again"))
+  end)
+
+  it("is not suspected when it does not", function()
+    local made <const> = assert(plan("good[1][1].forward_s = 1e-3 * (1 + ctx.rng()) return good", true))
+    assert.is_false((faulty.noted(made, "not steady")))
+  end)
+end)

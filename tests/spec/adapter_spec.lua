@@ -1,0 +1,115 @@
+local conformance <const> = require "tangram.conformance"
+local loader <const> = require "tangram.loader"
+local support <const> = require "tests.spec.support"
+
+--- An adapter that is right, if poor (one GPU, one stage, all recomputed), with a line of our own before it answers.
+local function adapter(line)
+  return ([[
+    local core <const> = require "tangram.core"
+    local calls = 0
+    return { api = 1, kind = "parallelizer", name = "faulty", plan = function(slice, island, ctx)
+      calls = calls + 1
+      local stage <const> = ctx.cost.stage(slice, island, { dp = 1, tp = 1, recompute = "full" }, ctx)
+      if core.bears(stage.static_bytes, stage.transient_bytes, stage.inflight_bytes, ctx.capacity_bytes, ctx.microbatches)
+          < ctx.successors then
+        return nil, "too large for one GPU"
+      end
+      local plan <const> = { stage, idle = island.gpus > 1 and island.gpus - 1 or nil }
+      %s
+      return { plan }
+    end }
+  ]]):format(line)
+end
+
+local function names_of_failures(report)
+  local names <const> = {}
+  for _, result in ipairs(report.results) do
+    if result.why then names[#names + 1] = result.name end
+  end
+  return names
+end
+
+describe("adapter check", function()
+  local folder
+  before_each(function() folder = support.folder() end)
+  after_each(function() support.remove(folder) end)
+
+  it("passes what is right, and names what is wrong with an example", function()
+    local faults <const> = {
+      { "", {} },
+      { "stage.flops = 1", { "contract" }, "stage 1: flops: unknown field" },
+      { "plan.idle = nil", { "contract" }, "expected the island's" },
+      { "if #slice == 1 then error 'one atom' end", { "contract", "reasons" }, "one atom" },
+      { "if slice.has_head then return nil end", { "reasons" }, "no plan and no reason" },
+      { "stage.forward_s = stage.forward_s * (1 + calls % 2 * 1e-10)", { "determinism" }, "asked twice" },
+      { "ctx.memo.n = (ctx.memo.n or 0) + 1; stage.forward_s = stage.forward_s * ctx.memo.n", { "determinism" }, "after other slices" },
+      { "stage.inflight_bytes = stage.inflight_bytes / 2", { "memory" }, "inflight_bytes" },
+      { "if ctx.capacity_bytes > 20e9 then stage.forward_s = stage.forward_s * 2 end", { "monotonicity" },
+        "worse than with 20 % of memory" },
+      { "if ctx.successors == 1 then stage.forward_s = stage.forward_s * 2 end", { "monotonicity" }, "one stage more behind it" },
+      { "if true then return nil, 'not today' end", { "plans" }, "not today" },
+    }
+    for i = 1, support.scale(#faults) do
+      local fault <const> = faults[i]
+      local report <const> = conformance.check(support.write(("%s/faulty%d.lua"):format(folder, i), adapter(fault[1])))
+      assert.same(fault[2], names_of_failures(report), fault[1])
+      assert.equal(#fault[2], report.failed)
+      for _, result in ipairs(report.results) do
+        if result.name == fault[2][1] then assert.truthy(result.why:find(fault[3], 1, true), result.why) end
+      end
+    end
+  end)
+
+  it("is passed by all that are shipped", function()
+    for _, name in ipairs(loader.list "parallelizer") do
+      if name ~= "process" and (support.scale(10) == 10 or name == "exact") then -- process is what its program is
+        assert.same({}, names_of_failures(conformance.check(name)), name)
+      end
+    end
+    assert.same({}, names_of_failures(conformance.check { name = "alpa", options = { repair = true } }))
+  end)
+
+  it("is passed by what `new` writes, which plans the quickstart as it stands", function()
+    local program <const> = support.program:match "^/" and support.program or "$OLDPWD/" .. support.program
+    local function run(words)
+      return support.run(("cd %s && %s %s"):format(folder, program, words))
+    end
+    assert.equal(0, (run "adapter new mine"))
+    local status, out, err = run "adapter check mine.lua"
+    assert.equal(0, status, out .. err)
+    assert.matches("\n6 passed, 0 failed; %d+ questions asked\n$", out)
+    status, out, err = support.run(("tangram plan recipes/quickstart.lua --parallelizer %s/mine.lua"):format(folder))
+    assert.equal(0, status, err)
+    assert.matches("parallelizer mine", out)
+    assert.same({ 2, "", "tangram adapter: mine.lua: is there already, expected a new name\n" }, { run "adapter new mine" })
+    assert.same({ 2, "", "tangram adapter: name: got 'a/b', expected letters, digits, _ and -\n" }, { run "adapter new a/b" })
+  end)
+
+  it("ends with status 1 where something fails; takes options", function()
+    local path <const> = support.write(folder .. "/faulty.lua", adapter "plan.idle = nil")
+    local status <const>, out <const> = support.run("tangram adapter check " .. path)
+    assert.equal(1, status)
+    assert.matches("\nFAILED  contract", "\n" .. out)
+    assert.matches("\n5 passed, 1 failed; ", out)
+    local refused <const>, _, why <const> = support.run "tangram adapter check uniform --option max_tpp=2"
+    assert.equal(2, refused)
+    assert.matches("max_tpp: unknown field %(did you mean 'max_tp'%?%)", why)
+  end)
+end)
+
+describe("adapter list and show", function()
+  it("tell names, descriptions and options from the files themselves", function()
+    local status <const>, out <const> = support.run "tangram adapter list"
+    assert.equal(0, status)
+    for _, name in ipairs(loader.list "parallelizer") do
+      local described <const> = loader.describe("parallelizer", name)
+      assert.truthy(out:find(described.description, 1, true))
+      local shown <const>, text <const> = support.run("tangram adapter show " .. name)
+      assert.equal(0, shown)
+      for option, field in pairs(described.options) do
+        assert.truthy(text:find("\n  " .. option .. " ", 1, true), option)
+        assert.truthy(text:find(field.doc, 1, true), option)
+      end
+    end
+  end)
+end)
