@@ -7,7 +7,8 @@ local function parser()
   local p <const> = require "argparse" ("tangram cluster", "Show a cluster as the planner sees it.",
     "Example: tangram cluster show cluster.json\n" ..
     "         tangram cluster show cluster.json --json -     (a full tangram.cluster/1, every figure written out)")
-  local show <const> = p:command("show", "print nodes, links and where the figures come from")
+  local show <const> = p:command("show", "print nodes, links and where the figures come from",
+    "Example: tangram cluster show cluster.json --json -")
   show:argument("file", "a tangram.cluster/1 file, or a Lua file that returns such a table")
   show:option("--json", "write the full description as JSON to FILE, - for standard output"):argname "FILE"
   p:require_command(true)
