@@ -81,6 +81,7 @@ int luaopen_tangram_core(lua_State *L)
     tg_open_operators(L);
     tg_open_store(L);
     tg_open_process(L);
+    tg_open_ranks(L);
     tg_open_partition_table(L);
     return 1;
 }

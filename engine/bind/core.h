@@ -17,6 +17,7 @@ void tg_open_knapsack(lua_State *L);
 void tg_open_operators(lua_State *L);
 void tg_open_store(lua_State *L);
 void tg_open_process(lua_State *L);
+void tg_open_ranks(lua_State *L);
 void tg_open_partition_table(lua_State *L);
 
 /* Argument arg, a Terms userdata. */

@@ -8,6 +8,7 @@
 #include "bind/core.h"
 #include "bind/lcluster.h"
 #include "bind/lprovider.h"
+#include "bind/lranks.h"
 #include "bind/lstore.h"
 #include "bind/lworker.h"
 #include "search/enumerate.h"
@@ -231,13 +232,16 @@ static tg_query_limits read_limits(lua_State *L, double time_limit_s)
 /* core.enumerate(spec) -> result | nil, why. spec: cluster, islands (of cluster:islands), capacity_bytes (by island),
  * flops and boundary_bytes (by atom, one sample), global_batch, microbatches (falling), gap, top, cutoff, time_limit_s,
  * objective, p2p, warmup, left_out, any, store, query_seconds, query_memory_bytes. Who plans: either worker, the text
- * that each of `workers` states gives to the module tangram.worker, whose function returns plan; or plan itself, in
- * this state. Callbacks, with indices from 1, slices inclusive: plan(island, first, last, microbatches, successors) ->
- * list of plans | nil; why; then own_times, notes (or nil) identity(same) -> scope, description, rest (tg_identity),
- * needed with plan and store answered(own_times, notes), of answers with either, in the order of asking key(island,
- * first, last) -> string keep(island, first, last, microbatches) -> nil | policy's name bound(island, first, last,
- * microbatches) -> seconds link(from, to, latency_s, bytes_per_s) -> latency_s, bytes_per_s progress(microbatches,
- * share, best_s) */
+ * that each of `workers` states gives to the module tangram.worker, whose function returns plan, or (ranks: core.ranks)
+ * the other ranks' states; or plan itself, in this state. Callbacks, with indices from 1, slices inclusive:
+ *   plan(island, first, last, microbatches, successors) -> list of plans | nil; why; then own_times, notes (or nil)
+ *   identity(same) -> scope, description, rest (tg_identity), needed with plan and store
+ *   answered(own_times, notes), of answers with either, in the order of asking
+ *   key(island, first, last) -> string
+ *   keep(island, first, last, microbatches) -> nil | policy's name
+ *   bound(island, first, last, microbatches) -> seconds
+ *   link(from, to, latency_s, bytes_per_s) -> latency_s, bytes_per_s
+ *   progress(microbatches, share, best_s) */
 static int enumerate(lua_State *L)
 {
     luaL_checktype(L, 1, LUA_TTABLE);
@@ -251,7 +255,10 @@ static int enumerate(lua_State *L)
         self.store = tg_check_store(L, lua_gettop(L));
     tg_provider provider;
     tg_make_lua_provider(&self, &provider);
-    int count = tg_integer_field_or(L, 1, "workers", 1, 1024, 1);
+    tg_provider far;
+    lua_getfield(L, 1, "ranks"); /* stays on the stack */
+    int ranks = lua_gettop(L), others = tg_other_ranks(L, ranks);
+    int count = others ? others : tg_integer_field_or(L, 1, "workers", 1, 1024, 1);
     size_t size;
     lua_getfield(L, 1, "worker");
     const char *text = lua_tolstring(L, -1, &size); /* stays on the stack */
@@ -261,6 +268,10 @@ static int enumerate(lua_State *L)
     tg_workers workers;
     if (text)
         tg_make_lua_workers(L, text, size, count, &limits, self.store, &source, &workers);
+    if (text && others) {
+        tg_pose_to_ranks(L, ranks, text, size, &limits, &far);
+        source.far = &far;
+    }
     tg_enumeration found;
     tg_error err;
     tg_status status = tg_enumerate(arena, &problem, &provider, text ? &workers : NULL, &options, &found, &err);

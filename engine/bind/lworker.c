@@ -39,6 +39,12 @@ static int set_up(lua_State *L)
 static tg_status ask(void *self, const tg_query *query, tg_arena *arena, tg_answer *out, tg_error *err)
 {
     const lua_worker *worker = self;
+    const tg_provider *far = worker->source->far;
+    if (far) {
+        tg_status status = far->plan(far->self, query, arena, out, err);
+        if (status != TG_OK || out->outcome != TG_UNASKED)
+            return status;
+    }
     lua_rawgetp(worker->L, LUA_REGISTRYINDEX, &PLAN);
     return tg_lua_plan(worker->L, query, &worker->source->limits, arena, out, err);
 }

@@ -12,8 +12,9 @@ typedef struct {
     const char *path, *cpath; /* package.path and package.cpath */
     const tg_embedded *modules;
     tg_query_limits limits;
-    tg_store *store;   /* NULL: none */
-    tg_store **joined; /* of each worker */
+    const tg_provider *far; /* answers instead of the states; where it has no answer, they do. NULL: none */
+    tg_store *store;        /* NULL: none */
+    tg_store **joined;      /* of each worker */
 } tg_worker_source;
 
 /* store: asked first; may be NULL. Finds modules as L does. Pushes what source points to: it must stay on L's stack,

@@ -182,7 +182,7 @@ end
 
 --- Searches the partitions, fewest islands first, the merged one with the best so far as cutoff.
 ---@param setting table planner.setting
----@param hooks { before: fun(islands: table[])?, progress: fun(...)?, stored: fun(counts: table)? }?
+---@param hooks { before: fun(islands: table[])?, progress: fun(...)?, stored: fun(counts: table)?, ranks: userdata? }?
 ---@return table outcome { best = result?, islands, proved_fewest, counts, results }
 function planner.search(setting, hooks)
   hooks = hooks or {}
@@ -198,7 +198,7 @@ function planner.search(setting, hooks)
     local result <const>, why <const> = search.run(problem, {
       gap = spec.gap, top = spec.top, cutoff = outcome.best and outcome.best.best.time_s, time_limit_s = left_s,
       objective = spec.objective, p2p = spec.p2p, warmup = spec.warmup, left_out = not hooks.any,
-      progress = hooks.progress, any = hooks.any,
+      progress = hooks.progress, any = hooks.any, ranks = hooks.ranks,
     })
     if not result then error(why, 0) end
     add_counts(outcome.counts, result)

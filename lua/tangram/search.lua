@@ -86,7 +86,7 @@ end
 
 --- Searches one partition. The result is core.enumerate's; nil, why for a plugin that failed where no pair can bear it.
 ---@param problem tangram.Problem
----@param options table gap, top, cutoff, time_limit_s, objective, p2p, warmup, left_out, any, progress
+---@param options table gap, top, cutoff, time_limit_s, objective, p2p, warmup, left_out, any, progress, ranks
 ---@return table? result, string? why
 function search.run(problem, options)
   local own_times = false
@@ -102,9 +102,9 @@ function search.run(problem, options)
     global_batch = problem.training.global_batch, microbatches = problem.microbatches,
     gap = options.gap, top = options.top, cutoff = options.cutoff, time_limit_s = options.time_limit_s,
     objective = options.objective, p2p = options.p2p, warmup = options.warmup, left_out = options.left_out, any = options.any,
-    worker = worker.describe(problem), workers = problem.workers, store = problem.store, query_seconds = problem.seconds,
-    query_memory_bytes = problem.memory_bytes, answered = answered, keep = asked.keep, key = asked.key, bound = asked.bound,
-    link = asked.link, progress = options.progress,
+    worker = worker.describe(problem), workers = problem.workers, ranks = options.ranks, store = problem.store,
+    query_seconds = problem.seconds, query_memory_bytes = problem.memory_bytes, answered = answered,
+    keep = asked.keep, key = asked.key, bound = asked.bound, link = asked.link, progress = options.progress,
   }
   if result and own_times then
     -- the bounds came from another cost model than the times: search again without them

@@ -26,7 +26,7 @@ local function literal(value)
 end
 
 local carried_fields <const> = { "model", "atoms", "islands", "training", "microbatches", "capacity_bytes", "tied_links", "seconds",
-  "memory_bytes" }
+  "memory_bytes", "target" }
 
 --- The text that `open` takes.
 ---@param problem tangram.Problem prepared

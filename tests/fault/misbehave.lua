@@ -1,4 +1,4 @@
--- Run as `tangram run misbehave.lua FAULT`: a program that answers the process adapter's questions rightly, but for slices of
+-- Run as `tangram run misbehave.lua FAULT [TOKEN]`: a program that answers the process adapter's questions rightly, but for slices of
 -- three atoms, where it does what FAULT says.
 local core <const> = require "tangram.core"
 
@@ -22,6 +22,17 @@ local function say(text)
   io.flush()
 end
 
+--- Does something to the process that asks, once: whoever finds the file TOKEN there takes it away.
+local function to_parent(signal)
+  return function(reply)
+    if os.remove(arg[2]) then
+      local stat <close> = assert(io.open("/proc/self/stat"))
+      os.execute(("kill -%s %d"):format(signal, stat:read("a"):match "%) %S (%d+)"))
+    end
+    say(line_of(reply))
+  end
+end
+
 local function forever() os.execute "sleep 98.76" end
 
 local function with(change)
@@ -37,6 +48,7 @@ local function with_text(number)
 end
 
 local faults <const> = {
+  stops_parent = to_parent "STOP", kills_parent = to_parent "KILL",
   none = function(reply) say(line_of(reply)) end,
   exits = function() os.exit(3) end,
   killed = function() os.execute "kill -9 $PPID" end,

@@ -185,26 +185,26 @@ describe("store", function()
       support.write(log, "")
       local limit <const> = kills < wanted and ("timeout -s KILL %.4f "):format(random() * took_s) or ""
       local ended <const>, out <const> = support.run(limit .. line:gsub("tangram", support.program, 1))
-      local asked <const> = {}
+      local asked <const>, seen <const> = {}, {} -- in order; a few are asked twice, to see whether the answer is the same
       for query in support.read(log):gmatch "[^\n]+" do
         assert.is_nil(answered[query], "asked again for " .. query)
-        asked[#asked + 1], ever[query] = query, true
+        asked[#asked + 1], seen[query], ever[query] = query, true, true
       end
-      for i = 1, #asked - (ended == 0 and 0 or 1) do answered[asked[i]] = true end
       if ended == 0 then
         assert.equal(right, out)
         local count = 0
         for _ in pairs(ever) do count = count + 1 end
         assert.equal(126, count) -- 21 slices of 6 atoms, 2 islands, 3 numbers of microbatches
-        spared = spared + 126 - #asked
+        for query in pairs(answered) do spared = spared + (seen[query] and 0 or 1) end
         ends, answered, ever = ends + 1, {}, {}
         fresh()
       else
         assert.equal(137, ended)
+        for i = 1, #asked - 1 do answered[asked[i]] = true end
         kills = kills + 1
       end
     end
-    assert.is_true(spared > 0)
+    assert.is_true(spared > 0 or wanted < 50)
   end)
 
   it("is shared by processes that run at once", function()

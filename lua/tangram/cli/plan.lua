@@ -160,9 +160,10 @@ local function hooks_of(quiet)
   end
 end
 
-local function plan_of(args)
+local function plan_of(args, ranks)
   local recipe <const> = require "tangram.recipe"
   local hooks <const>, clear <const> = hooks_of(args.quiet)
+  hooks.ranks = ranks
   recipe.configure(overrides_of(args), hooks)
   local plan, failure
   if args.recipe then
@@ -180,13 +181,9 @@ local function plan_of(args)
   return nil, recipe.explain(failure)
 end
 
-local function run(words)
-  local args <const> = options.parse(make_parser(), words)
-  if not args.recipe and not (args.model and args.cluster) then
-    error("expected a recipe, or --model and --cluster (see 'tangram plan --help')", 0)
-  end
+local function plan_and_write(args, ranks)
   if args.lua_dir then require("tangram.loader").add_place(args.lua_dir) end
-  local plan <const>, why <const>, status <const> = plan_of(args)
+  local plan <const>, why <const>, status <const> = plan_of(args, ranks)
   if not plan then
     io.stderr:write("tangram plan: ", why, "\n")
     return why:match "^internal" and 1 or status
@@ -197,6 +194,23 @@ local function run(words)
   local piped <const> = args.json == "-" or args.html == "-" or args.trace == "-"
   if not args.quiet and not piped then io.stdout:write(require("tangram").report(plan)) end
   return 0
+end
+
+local function run(words)
+  local args <const> = options.parse(make_parser(), words)
+  if not args.recipe and not (args.model and args.cluster) then
+    error("expected a recipe, or --model and --cluster (see 'tangram plan --help')", 0)
+  end
+  local ranks <const> = core.ranks and core.ranks()
+  if ranks and ranks:rank() > 0 then -- rank 0 alone reads, searches and writes
+    local served <const>, why <const> = ranks:serve()
+    if not served then error(why, 0) end
+    ranks:leave(0)
+    return 0
+  end
+  local status <const> = options.guard("tangram plan", function() return plan_and_write(args, ranks) end)
+  if ranks then ranks:leave(status) end
+  return status
 end
 
 return {
