@@ -59,7 +59,7 @@ describe("a faulty adapter costs its pair alone:", function()
 
   local function check(name, body, pattern)
     it(name, function()
-      local made <const>, why <const> = plan(body, false, { query_seconds = pattern:match "^time limit" and 0.1 or 20 })
+      local made <const>, why <const> = plan(body, false, faulty.limits(name))
       assert.is_truthy(made, why)
       assert.is_true(#made.pairs.failed >= 4) -- three slices of three atoms on two islands, less what a bound could spare
       for _, one in ipairs(made.pairs.failed) do
@@ -83,7 +83,7 @@ describe("a faulty adapter costs its pair alone:", function()
   it("a worker is as good as new after each of them", function()
     -- Each slice but those of three atoms has a plan, though the worker was cut off for time and for memory before.
     local made <const> = assert(plan("n = n % 2 if n == 1 then " .. faulty.ways.eats_memory .. " else " .. faulty.ways.loops .. " end",
-      false, { workers = 1 }))
+      false, { workers = 1, query_seconds = 0.3, query_memory_bytes = 16 << 20 }))
     assert.is_true(#made.pairs.failed >= 4)
     for _, one in ipairs(made.pairs.failed) do assert.equal(3, one.slice[2] - one.slice[1]) end
   end)

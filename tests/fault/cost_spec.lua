@@ -48,8 +48,9 @@ describe("a faulty cost model costs the pairs that it prices wrong:", function()
 
   local function check(name, body, pattern)
     it(name, function()
-      local made <const>, why <const> = faulty.plan { cost = cost_model(body), parallelizer = adapter(), prune = {},
-        query_seconds = pattern:match "^time limit" and 0.1 or 20 }
+      local spec <const> = faulty.limits(name)
+      spec.cost, spec.parallelizer, spec.prune = cost_model(body), adapter(), {}
+      local made <const>, why <const> = faulty.plan(spec)
       assert.is_truthy(made, why)
       assert.is_true(#made.pairs.failed >= 2) -- atoms 4..5 on two islands
       for _, one in ipairs(made.pairs.failed) do
@@ -89,7 +90,7 @@ describe("a cost model's link", function()
           end
           return { api = 1, kind = "cost", name = "mine", stage = price, %s }]]):format(body))
       end
-      local made <const> = assert(faulty.plan { parallelizer = adapter(), prune = {},
+      local made <const> = assert(faulty.plan { parallelizer = adapter(), prune = {}, query_seconds = faulty.limits(name).query_seconds,
         cost = path(("link = function(link, ctx) %s end"):format(faulty.ways[name])) })
       assert.is_true(faulty.noted(made,
         "^cost model 'mine': link%(%) is called no more, it failed for the link from .* to .*: .*" .. pattern))

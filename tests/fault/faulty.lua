@@ -46,4 +46,12 @@ faulty.ways = {
   returns_a_trap = "return setmetatable({}, { __index = function() while true do end end, __len = function() return 1 end })",
 }
 
+--- Limits under which a way fails soon, and of what it is to fail. Lua's own limit on the stack is some 100 MiB.
+---@param way string
+---@return table seconds and bytes of a query
+function faulty.limits(way)
+  return { query_seconds = way:match "loops" and 0.1 or way:match "pcall" and 0.2 or way:match "trap" and 0.1 or 20,
+    query_memory_bytes = (way == "overflows" and 256 or 24) << 20 }
+end
+
 return faulty

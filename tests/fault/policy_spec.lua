@@ -50,8 +50,9 @@ describe("a faulty policy costs nothing but what it would have dropped:", functi
     for way, pattern in pairs(reasons) do
       if not (name == "key" and way == "returns_text") then -- a text is a key
         it(("%s %s"):format(name, way), function()
-          check(faulty.plan { prune = { policy(name, faulty.ways[way]) }, query_seconds = pattern:match "^time limit" and 0.1 or 20 },
-            name, pattern)
+          local spec <const> = faulty.limits(way)
+          spec.prune = { policy(name, faulty.ways[way]) }
+          check(faulty.plan(spec), name, pattern)
         end)
       end
     end
