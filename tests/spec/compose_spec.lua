@@ -62,11 +62,11 @@ end
 
 describe("composition against brute force", function()
   it("finds the optimum and proves it", function()
-    for seed = 1, 2000 do check(seed, nil, { p2p = p2ps[seed % 2 + 1] }) end
+    for seed = 1, support.scale(2000) do check(seed, nil, { p2p = p2ps[seed % 2 + 1] }) end
   end)
 
   it("does so with more atoms and islands, and with deeper warm-ups", function()
-    for seed = 2001, 7000 do
+    for seed = 2001, 2000 + support.scale(5000) do
       local auto <const> = seed % 2 == 0
       check(seed, { atoms = 8, islands = 4, plans = auto and 12 or 16, stages = 2, microbatches = auto and 10 or 24 },
         { p2p = p2ps[seed // 2 % 2 + 1], warmup = auto and "auto" or "1f1b" })
@@ -74,19 +74,19 @@ describe("composition against brute force", function()
   end)
 
   it("keeps what it claims at any gap", function()
-    for seed = 1, 600 do check(seed, nil, { gap = ({ 0.005, 0.05, 0.3 })[seed % 3 + 1], p2p = p2ps[seed % 2 + 1] }) end
+    for seed = 1, support.scale(600) do check(seed, nil, { gap = ({ 0.005, 0.05, 0.3 })[seed % 3 + 1], p2p = p2ps[seed % 2 + 1] }) end
   end)
 
   it("knows several link classes an island and least successors", function()
-    for seed = 1, 600 do check(seed, { classes = true }, { p2p = p2ps[seed % 2 + 1] }) end
+    for seed = 1, support.scale(600) do check(seed, { classes = true }, { p2p = p2ps[seed % 2 + 1] }) end
   end)
 
   it("lists the best distinct sequences", function()
-    for seed = 1, 400 do check(seed, nil, { top = seed % 7 + 2 }) end
+    for seed = 1, support.scale(400) do check(seed, nil, { top = seed % 7 + 2 }) end
   end)
 
   it("heeds a cutoff and a required island", function()
-    for seed = 1, 600 do
+    for seed = 1, support.scale(600) do
       local instance <const> = instances.make(seed)
       local required <const> = seed % 3 > 0 and seed % #instance.islands + 1 or nil
       local all <const> = oracle.sequences(instance, { required_island = required })
@@ -100,7 +100,7 @@ describe("composition against brute force", function()
   end)
 
   it("gives the same time for any order of plans and islands", function()
-    for seed = 1, 300 do
+    for seed = 1, support.scale(300) do
       local instance <const>, random <const> = instances.make(seed), instances.random(seed)
       local before <const> = core.compose(core.json_encode(instance), { gap = 0 })
       local place <const> = {}
@@ -182,7 +182,7 @@ describe("composition", function()
     end)
     assert.near(best, auto.time_s, 1e-9)
     assert.near(best, oracle.simulate(stages, { 0.1, 5, 0.1 }, 24, "overlapped", auto.warmup), 1e-9)
-    for seed = 1, 300 do
+    for seed = 1, support.scale(300) do
       local instance <const> = core.json_encode(instances.make(seed, { microbatches = 12, stages = 2 }))
       local a <const>, b <const> = core.compose(instance, { gap = 0, warmup = "auto" }), core.compose(instance, { gap = 0 })
       if a.found ~= b.found or a.found and a.time_s > b.time_s * (1 + 1e-12) then say(seed, "auto is slower") end
@@ -242,7 +242,7 @@ describe("simulation", function()
   end
 
   it("equals the dependency equations, is bounded by X, and blocking is never faster", function()
-    for seed = 1, 20000 do
+    for seed = 1, support.scale(20000) do
       local stages <const>, transfer <const>, B <const>, depth <const> = pipeline(instances.random(seed))
       local times <const> = {}
       for _, p2p in ipairs(p2ps) do
