@@ -20,8 +20,8 @@ static void add(const tg_run *run, tg_instance *instance, tg_partial *plans, tg_
     origins[instance->plans++] = (tg_origin){.pair = pair, .compiled = compiled};
 }
 
-tg_status tg_assemble(const tg_run *run, const tg_level *level, tg_arena *arena, tg_instance *out, tg_origin **origins,
-                      tg_error *err)
+tg_status tg_assemble(const tg_run *run, const tg_level *level, bool hopeful, tg_arena *arena, tg_instance *out,
+                      tg_origin **origins, tg_error *err)
 {
     const tg_problem *problem = run->problem;
     size_t room = 0;
@@ -50,7 +50,8 @@ tg_status tg_assemble(const tg_run *run, const tg_level *level, tg_arena *arena,
             int next = a + 1 < class->asked.count ? class->asked.at[a + 1].successors - 1 : TG_NO_LIMIT;
             for (int c = 0; c < asked->count; c++) {
                 const tg_compiled *compiled = &asked->compiled[c];
-                bool hopes = compiled->max_successors < next && compiled->max_successors >= asked->successors;
+                bool hopes =
+                    hopeful && compiled->max_successors < next && compiled->max_successors >= asked->successors;
                 add(run, out, plans, *origins, i, pair, compiled, 0, hopes ? next : compiled->max_successors);
             }
         }

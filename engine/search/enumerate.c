@@ -14,10 +14,45 @@ enum {
     SUBSET_ISLANDS = 6        /* up to so many islands the first guesses go through all subsets in front */
 };
 
-static const double LEFT_OUT_GAP = 0.01; /* fraction */
+static const double LEFT_OUT_GAP = 0.01;    /* fraction */
+static const double LAST_COMPOSITION_S = 2; /* for what is there when the run is stopped */
+
+static tg_compose_options options_for(const tg_run *run, int required_island, const tg_best *best, bool stopped)
+{
+    tg_compose_options options = run->options->compose;
+    options.cutoff = tg_best_cutoff(best);
+    options.top = best->room;
+    options.required_island = required_island;
+    if (required_island >= 0) {
+        options.effort = LEFT_OUT_EFFORT;
+        options.gap = fmax(options.gap, LEFT_OUT_GAP);
+    }
+    options.time_limit_s = stopped ? LAST_COMPOSITION_S : fmax(0, run->deadline_s - tg_clock_s());
+    if (stopped)
+        options.stop = NULL;
+    return options;
+}
+
+/* The plans of the sequences found that stand behind fewer stages than they were asked for. */
+static tg_status list_hopes(const tg_level *level, const tg_composition *found, const tg_origin *origins,
+                            tg_ask_vec *out, tg_error *err)
+{
+    for (int t = 0; t < found->top_count && found->found; t++) {
+        const tg_sequence *sequence = &found->top[t];
+        int behind = 0;
+        for (int i = sequence->count - 1; i >= 0; i--) {
+            const tg_origin *origin = &origins[sequence->plans[i]];
+            tg_ask hope = {.class = level->pairs[origin->pair].class, .successors = behind};
+            if (behind > origin->compiled->max_successors && !tg_ask_vec_push(out, hope))
+                return tg_fail(err, TG_EMEMORY, "out of memory");
+            behind += origin->compiled->partial.stage_count;
+        }
+    }
+    return TG_OK;
+}
 
 /* Composes what is known at this level. A plan that stands where it was not asked for is asked for there, until none
- * is. */
+ * is; once the run is stopped, plans stand only where they are known to fit. */
 static tg_status compose_level(tg_run *run, tg_level *level, int required_island, tg_best *best, tg_composition *last,
                                tg_error *err)
 {
@@ -26,32 +61,14 @@ static tg_status compose_level(tg_run *run, tg_level *level, int required_island
         tg_instance instance;
         tg_origin *origins;
         tg_composition found = {0};
-        tg_compose_options options = run->options->compose;
-        options.cutoff = tg_best_cutoff(best);
-        options.top = best->room;
-        options.required_island = required_island;
-        if (required_island >= 0) {
-            options.effort = LEFT_OUT_EFFORT;
-            options.gap = fmax(options.gap, LEFT_OUT_GAP);
-        }
-        options.time_limit_s = fmax(0, run->deadline_s - tg_clock_s());
-        tg_status status = tg_assemble(run, level, &arena, &instance, &origins, err);
+        tg_ask_vec hopes = {0};
+        bool stopped = tg_run_stopped(run);
+        tg_compose_options options = options_for(run, required_island, best, stopped);
+        tg_status status = tg_assemble(run, level, !stopped, &arena, &instance, &origins, err);
         if (status == TG_OK)
             status = tg_compose(&arena, &instance, &options, &found, err);
-        tg_ask_vec hopes = {0};
-        for (int t = 0; t < found.top_count && found.found && status == TG_OK; t++) {
-            const tg_sequence *sequence = &found.top[t];
-            int behind = 0;
-            for (int i = sequence->count - 1; i >= 0 && status == TG_OK; i--) {
-                const tg_origin *origin = &origins[sequence->plans[i]];
-                if (behind > origin->compiled->max_successors) {
-                    tg_ask hope = {.class = level->pairs[origin->pair].class, .successors = behind};
-                    if (!tg_ask_vec_push(&hopes, hope))
-                        status = tg_fail(err, TG_EMEMORY, "out of memory");
-                }
-                behind += origin->compiled->partial.stage_count;
-            }
-        }
+        if (status == TG_OK)
+            status = list_hopes(level, &found, origins, &hopes, err);
         bool hoped = hopes.count > 0;
         if (status == TG_OK && hoped)
             status = tg_level_ask(run, level, hopes.at, hopes.count, err);
@@ -63,7 +80,7 @@ static tg_status compose_level(tg_run *run, tg_level *level, int required_island
         found.warmup = NULL;
         *last = found;
         tg_arena_free(&arena);
-        if (status != TG_OK || !hoped || (found.stopped != TG_NOT_STOPPED && found.stopped != TG_STOPPED_EFFORT))
+        if (status != TG_OK || !hoped)
             return status;
     }
 }
@@ -220,6 +237,7 @@ static long positions_of(const tg_problem *problem, const tg_pair *pair)
 /* Counts what became of the level's pairs, once nothing more will be asked at it. */
 static tg_status count_pairs(const tg_run *run, const tg_level *level, tg_enumeration *out, tg_error *err)
 {
+    const char *rest = tg_run_stopped(run) ? "not reached" : "bounded";
     bool *seen = calloc((size_t)run->class_count + 1, sizeof *seen);
     if (!seen)
         return tg_fail(err, TG_EMEMORY, "out of memory");
@@ -228,7 +246,7 @@ static tg_status count_pairs(const tg_run *run, const tg_level *level, tg_enumer
         const char *policy = pair->dropped_by;
         out->all++;
         if (!policy && level->classes[pair->class].asked.count == 0)
-            policy = "bounded";
+            policy = rest;
         if (!policy && seen[pair->class])
             out->reused++;
         else if (!policy) {
@@ -387,8 +405,8 @@ tg_status tg_enumerate(tg_arena *arena, const tg_problem *problem, const tg_prov
             status = search_level(&run, level, options->compose.required_island, &best, &last, err);
         bound_s = fmin(bound_s, last.bound_s);
     }
-    if (status == TG_OK && opened < problem->microbatch_count)
-        bound_s = 0; /* levels not reached bound nothing */
+    if (status == TG_OK && (opened < problem->microbatch_count || tg_run_stopped(&run)))
+        bound_s = 0; /* what was not asked for bounds nothing */
     if (status == TG_OK && best.count && options->left_out && opened == problem->microbatch_count)
         status = work_out_left_out(&run, levels, &best, out, err);
     for (int b = 0; b < opened; b++) {

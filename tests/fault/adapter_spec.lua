@@ -82,8 +82,8 @@ describe("a faulty adapter costs its pair alone:", function()
 
   it("a worker is as good as new after each of them", function()
     -- Each slice but those of three atoms has a plan, though the worker was cut off for time and for memory before.
-    local made <const> = assert(plan("n = n % 2 if n == 1 then " .. faulty.ways.eats_memory .. " else " .. faulty.ways.loops .. " end",
-      false, { workers = 1, query_seconds = 0.3, query_memory_bytes = 16 << 20 }))
+    local turns <const> = "n = n % 2 if n == 1 then " .. faulty.ways.eats_memory .. " else " .. faulty.ways.loops .. " end"
+    local made <const> = assert(plan(turns, false, { workers = 1, query_seconds = 0.3, query_memory_bytes = 16 << 20 }))
     assert.is_true(#made.pairs.failed >= 4)
     for _, one in ipairs(made.pairs.failed) do assert.equal(3, one.slice[2] - one.slice[1]) end
   end)

@@ -58,16 +58,22 @@ describe("workers", function()
     assert.is_true(most_calls(2) < queried)
   end)
 
-  it("stop when the time is over, with the best so far or without a plan", function()
-    local path <const> = faulty.write(folder, "slow", source:format "local x = 0 while #slice > 2 do x = x + 1 end")
+  it("stop when the time is over, and what was answered till then makes the plan", function()
+    local path <const> = faulty.write(folder, "slow", source:format "while #slice > 2 and #slice < 5 do ctx.successors = 0 end")
     local started_s <const> = core.clock_s()
-    local plan <const>, why <const>, status <const> = faulty.plan { parallelizer = path, prune = {}, workers = 2, time_limit_s = 1 }
+    local plan <const>, why <const> = faulty.plan { parallelizer = path, prune = {}, workers = 2, time_limit_s = 1 }
     assert.is_true(core.clock_s() - started_s < 10) -- a query alone may take 20 s
-    if plan then
-      assert.equal("time", plan.stopped)
-    else
-      assert.equal(4, status, why)
-    end
+    assert.is_truthy(plan, why) -- the whole model on an island, which is asked for first
+    assert.equal("time", plan.stopped)
+    assert.is_false(plan.proved)
+    assert.equal(0, #plan.pairs.failed) -- what the end of the run cut off has not failed
+  end)
+
+  it("stop at once without a plan where there is none", function()
+    local path <const> = faulty.write(folder, "slow", source:format "while true do ctx.successors = 0 end")
+    local plan <const>, why <const>, status <const> = faulty.plan { parallelizer = path, prune = {}, workers = 2, time_limit_s = 0.5 }
+    assert.is_nil(plan)
+    assert.equal(4, status, why)
   end)
 
   it("keep what they are told in one store, and find it there whoever asks", function()
