@@ -8,6 +8,7 @@ void tg_check_fields(lua_State *L, int index, const char *const *names)
     size_t count = 0;
     while (names[count])
         count++;
+    luaL_checktype(L, index, LUA_TTABLE);
     for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) {
         if (lua_type(L, -2) != LUA_TSTRING)
             luaL_error(L, "a key of type %s, expected field names", luaL_typename(L, -2));
@@ -78,4 +79,47 @@ int tg_check_integer(lua_State *L, int arg, int low, int high)
         luaL_argerror(L, arg,
                       lua_pushfstring(L, "expected an integer from %d to %d, got %I", low, high, (LUAI_UACINT)value));
     return (int)value;
+}
+
+void tg_set_integer(lua_State *L, const char *name, lua_Integer x)
+{
+    lua_pushinteger(L, x);
+    lua_setfield(L, -2, name);
+}
+
+void tg_set_count(lua_State *L, const char *name, size_t x)
+{
+    tg_set_integer(L, name, (lua_Integer)x);
+}
+
+void tg_set_number(lua_State *L, const char *name, double x)
+{
+    lua_pushnumber(L, x);
+    lua_setfield(L, -2, name);
+}
+
+void tg_set_text(lua_State *L, const char *name, const char *x)
+{
+    lua_pushstring(L, x);
+    lua_setfield(L, -2, name);
+}
+
+void tg_set_boolean(lua_State *L, const char *name, bool x)
+{
+    lua_pushboolean(L, x);
+    lua_setfield(L, -2, name);
+}
+
+void tg_push_operations(lua_State *L, const tg_operation *operations, size_t count)
+{
+    lua_createtable(L, (int)count, 0);
+    for (size_t i = 0; i < count; i++) {
+        lua_createtable(L, 0, 5);
+        tg_set_integer(L, "stage", operations[i].stage + 1);
+        tg_set_integer(L, "microbatch", operations[i].microbatch + 1);
+        tg_set_boolean(L, "backward", operations[i].backward);
+        tg_set_number(L, "start_s", operations[i].start_s);
+        tg_set_number(L, "end_s", operations[i].end_s);
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
 }

@@ -306,6 +306,5 @@ void tg_open_terms(lua_State *L)
     static const luaL_Reg metamethods[] = {{"__len", terms_length}, {NULL, NULL}};
     tg_make_class(L, TERMS, methods, metamethods);
     luaL_setfuncs(L, functions, 0);
-    lua_pushinteger(L, TG_NO_LIMIT);
-    lua_setfield(L, -2, "no_limit");
+    tg_set_integer(L, "no_limit", TG_NO_LIMIT);
 }
