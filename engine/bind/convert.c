@@ -66,6 +66,55 @@ int tg_integer_field(lua_State *L, int index, const char *name, int low, int hig
     return within(L, name, low, high);
 }
 
+/* Pushes the list at field name, of count values of the said kind; false for one that is missing and not needed. */
+static bool push_list(lua_State *L, const char *name, int count, bool needed, const char *kind)
+{
+    int type = lua_getfield(L, 1, name);
+    if (type == LUA_TNIL && !needed)
+        return false;
+    if (type != LUA_TTABLE)
+        luaL_error(L, "field '%s': expected a list of %d %s, got %s", name, count, kind, luaL_typename(L, -1));
+    if (luaL_len(L, -1) != count)
+        luaL_error(L, "field '%s': expected a list of %d %s, got %d", name, count, kind, (int)luaL_len(L, -1));
+    return true;
+}
+
+const double *tg_amounts_field(lua_State *L, const char *name, int count, bool needed)
+{
+    double *list = lua_newuserdatauv(L, (size_t)count * sizeof *list, 0);
+    bool given = push_list(L, name, count, needed, "numbers");
+    for (int i = 0; i < count; i++) {
+        list[i] = 0;
+        if (!given)
+            continue;
+        lua_geti(L, -1, i + 1);
+        list[i] = lua_tonumber(L, -1);
+        if (lua_type(L, -1) != LUA_TNUMBER || !isfinite(list[i]) || list[i] < 0)
+            luaL_error(L, "field '%s[%d]': expected a finite number of at least 0, got %s", name, i + 1,
+                       luaL_tolstring(L, -1, NULL));
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+    return list;
+}
+
+const bool *tg_flags_field(lua_State *L, const char *name, int count, bool needed)
+{
+    bool *list = lua_newuserdatauv(L, (size_t)count * sizeof *list, 0);
+    bool given = push_list(L, name, count, needed, "booleans");
+    for (int i = 0; i < count; i++) {
+        list[i] = false;
+        if (!given)
+            continue;
+        if (lua_geti(L, -1, i + 1) != LUA_TBOOLEAN)
+            luaL_error(L, "field '%s[%d]': expected a boolean, got %s", name, i + 1, luaL_typename(L, -1));
+        list[i] = lua_toboolean(L, -1);
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+    return list;
+}
+
 void tg_check_run(lua_State *L, int arg, int *first, int *last)
 {
     *first = tg_check_integer(L, arg, 1, INT32_MAX) - 1;

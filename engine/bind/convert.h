@@ -21,6 +21,11 @@ double tg_number_field_or(lua_State *L, int index, const char *name, double miss
 int tg_integer_field(lua_State *L, int index, const char *name, int low, int high);
 int tg_integer_field_or(lua_State *L, int index, const char *name, int low, int high, int missing);
 
+/* Field name of argument 1, a list of count values: finite numbers of at least 0, or booleans. In memory that lives
+ * while it stays on the stack: pushes one value. One that is missing and not needed is all 0 or false. */
+const double *tg_amounts_field(lua_State *L, const char *name, int count, bool needed);
+const bool *tg_flags_field(lua_State *L, const char *name, int count, bool needed);
+
 /* Arguments arg and arg + 1: the first and the last of a run, inclusive; out [first, last). */
 void tg_check_run(lua_State *L, int arg, int *first, int *last);
 
