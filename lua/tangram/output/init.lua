@@ -16,7 +16,7 @@ local schema <const> = require "tangram.schema"
 local output <const> = {}
 
 --- The exporters, in the order of lists. An exporter's name is its module's, with - for _.
-output.names = { "megatron" }
+output.names = { "flagscale", "megatron" }
 
 local function flag(doc) return { type = "boolean", doc = doc } end
 
