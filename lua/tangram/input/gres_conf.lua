@@ -28,11 +28,12 @@ end
 
 --- The number of GPUs of one line; nil, why.
 local function count_of(fields)
-  local count, why = fields.count and math.tointeger(tonumber(fields.count)), nil
+  local count = fields.count and math.tointeger(tonumber(fields.count))
   if fields.count and (not count or count < 0 or count > MOST) then
     return nil, ("Count=%s, expected a whole number up to %d"):format(fields.count:sub(1, 20), MOST)
   end
   if not count and fields.file then
+    local why
     count, why = file_count(fields.file)
     if not count then return nil, "File: " .. why end
   end

@@ -3,7 +3,7 @@
 local lpeg <const> = require "lpeg"
 local grammar <const> = require "tangram.input.grammar"
 
-local P <const>, R <const>, S <const>, C <const>, Cg <const>, Ct <const> = lpeg.P, lpeg.R, lpeg.S, lpeg.C, lpeg.Cg, lpeg.Ct
+local P <const>, R <const>, S <const>, Cg <const>, Ct <const> = lpeg.P, lpeg.R, lpeg.S, lpeg.Cg, lpeg.Ct
 
 local space <const> = S " \t\r"
 local count <const> = R "09" ^ 1 / tonumber

@@ -38,7 +38,8 @@ local GROUPS <const> = { "nvidia.com/gpu.clique", "topology.kubernetes.io/zone",
 local function slices_of(labels, where)
   local sum = 0
   for name, value in pairs(labels) do
-    if type(name) == "string" and name:find "^nvidia%.com/mig%-[%w.+]+%.count$" then sum = sum + (whole(value, where .. name, MOST) or 0) end
+    local is_slice <const> = type(name) == "string" and name:find "^nvidia%.com/mig%-[%w.+]+%.count$"
+    if is_slice then sum = sum + (whole(value, where .. name, MOST) or 0) end
   end
   return sum
 end
@@ -80,17 +81,16 @@ local function node_of(name, labels, offered, blocked, warnings)
   local memory_bytes <const>, nominal_bytes <const> = memory_of(labels, where)
   local groups <const> = {}
   for _, label in ipairs(GROUPS) do groups[#groups + 1] = text_of(labels[label]) end
-  return { name = name, gpus = not left_out and { { name = product, count = count, memory_bytes = memory_bytes, nominal_bytes = nominal_bytes } }
-    or {}, left_out = left_out or blocked, groups = groups[1] and groups or nil }
+  local run <const> = { name = product, count = count, memory_bytes = memory_bytes, nominal_bytes = nominal_bytes }
+  return { name = name, gpus = left_out and {} or { run }, left_out = left_out or blocked, groups = groups[1] and groups or nil }
 end
 
 --- Why nothing runs on a node, by its spec and conditions.
 local function blocked_by(item)
   if table_of(item.spec).unschedulable == true then return "cordoned (unschedulable)" end
   for _, condition in ipairs(table_of(table_of(item.status).conditions)) do
-    if type(condition) == "table" and condition.type == "Ready" and text_of(condition.status) and tostring(condition.status):lower() ~= "true" then
-      return "not ready"
-    end
+    local ready <const> = type(condition) == "table" and condition.type == "Ready"
+    if ready and tostring(condition.status):lower() ~= "true" then return "not ready" end
   end
 end
 

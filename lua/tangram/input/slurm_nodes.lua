@@ -19,7 +19,8 @@ end
 --- Adds the fields of one line to a record; what stands first holds, so that a comment's "State=" changes nothing.
 local function read_fields(line, record)
   local key, value_from
-  for at, word, stop in line:gmatch "()%f[%S]([%w_]+)=()" do
+  line = " " .. line -- a key stands behind a blank, the first one too
+  for at, word, stop in line:gmatch "()%s([%w_]+)=()" do
     if KEYS[word] then
       if key and not record[key] then record[key] = line:sub(value_from, at - 1):match "^(.-)%s*$" end
       key, value_from = word, stop

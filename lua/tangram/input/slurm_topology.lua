@@ -124,7 +124,9 @@ local function read_yaml(text)
   local documents <const>, why <const> = yaml.read(text)
   if not documents then refuse(nil, "%s", why) end
   local list <const>, warnings <const> = documents[1], {}
-  if type(list) ~= "table" or type(list[1]) ~= "table" then refuse(nil, "no list of topologies, expected '- topology: NAME' and its kind") end
+  if type(list) ~= "table" or type(list[1]) ~= "table" then
+    refuse(nil, "no list of topologies, expected '- topology: NAME' and its kind")
+  end
   local chosen
   for _, topology in ipairs(list) do
     if type(topology) == "table" and topology.cluster_default == true then
@@ -134,7 +136,9 @@ local function read_yaml(text)
   end
   if not chosen then
     chosen = list[1]
-    if #list > 1 then warnings[1] = ("no topology has cluster_default: true; '%s' is taken"):format(quote(text_of(chosen.topology) or "the first")) end
+    if #list > 1 then
+      warnings[1] = ("no topology has cluster_default: true; '%s' is taken"):format(quote(text_of(chosen.topology) or "the first"))
+    end
   end
   local all <const> = read_topology(chosen)
   if not all then refuse(nil, "topology '%s' is none of tree, block, flat, ring, torus3d", quote(text_of(chosen.topology) or "?")) end

@@ -25,8 +25,10 @@ end
 function yaml.read(text)
   local found <const>, lyaml <const> = pcall(require, "lyaml")
   if not found then return nil, "reading YAML takes the package lua-yaml (apt-get install lua-yaml); the JSON form needs none" end
-  if #text > LARGEST then return nil, ("%d MiB of YAML, expected at most %d; the JSON form reads faster"):format(#text >> 20, LARGEST >> 20) end
-  if too_deep(text) then return nil, ("more than %d brackets inside each other, expected YAML as people write it"):format(DEEPEST) end
+  if #text > LARGEST then
+    return nil, ("%d MiB of YAML, expected at most %d; the JSON form reads faster"):format(#text >> 20, LARGEST >> 20)
+  end
+  if too_deep(text) then return nil, ("more than %d brackets open at a time, expected YAML as people write it"):format(DEEPEST) end
   local ok <const>, documents <const> = pcall(lyaml.load, without_paste_marks(text), { all = true })
   if ok then return documents end
   local line <const>, what <const> = tostring(documents):match "^(%d+):%d+: ([^\n]*)"
