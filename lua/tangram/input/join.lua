@@ -22,9 +22,9 @@ local function type_of(run, node, options)
   if told then return told end
   if not run.name then return nil, "no file names the type", "*" end
   if options.own[run.name] then return run.name end
-  local entry <const>, why <const> = catalog.find_gpu(run.name, run.memory_bytes or run.nominal_bytes)
+  local entry <const>, why = catalog.find_gpu(run.name, run.memory_bytes or run.nominal_bytes)
   if entry then return entry.key end
-  why = why:gsub("^GPU '.-' is ", "is "):gsub("^unknown GPU '.-'", "is not in the catalogue"):gsub("; describe it.*", "")
+  why = why:gsub("^GPU '.-' is not clear, expected one of", "it may be one of"):gsub("^unknown GPU '.-'", "is not in the catalogue"):gsub("; describe it.*", "")
   return nil, why, run.name
 end
 
@@ -49,7 +49,7 @@ local function resolve_types(nodes, options)
   if #open == 0 then return true end
   local words <const> = {}
   for i, one in ipairs(open) do
-    local example <const> = one.why:match "expected one of ([^,]+)" or one.why:match "did you mean ([%w-]+)" or "KEY"
+    local example <const> = one.why:match "one of ([^,]+)" or one.why:match "did you mean ([%w-]+)" or "KEY"
     words[i] = ("GPU type%s of %s: %s, expected --gpu-type '%s=%s'"):format(one.label == "*" and "" or " '" .. one.label .. "'",
       listed(one.nodes), one.why, one.label, example)
   end
