@@ -71,6 +71,27 @@ target("units", { "80 GiB", "25 Gb/s", "312 TFLOP/s", "20 us", "1.5e3 MB/s", "0.
   end
 end)
 
+--- The readers of clusters, from the fixtures of their specs: KIND.VARIANT.txt.
+local fixtures <const> = {}
+local listing <close> = assert(io.popen "ls tests/spec/fixtures/inputs/*")
+for path in listing:lines() do
+  local kind <const> = path:match "([^/.]+)[^/]*$"
+  fixtures[kind] = fixtures[kind] or {}
+  table.insert(fixtures[kind], read(path))
+end
+local kinds <const> = require "tangram.input.kinds"
+for _, module in ipairs(kinds) do
+  local reader <const> = kinds.reader(module)
+  if fixtures[reader.kind] then
+    target(reader.kind, fixtures[reader.kind], function(text)
+      local sure <const> = reader.sniff(text)
+      assert(sure >= 0 and sure <= 1, "a guess out of range")
+      return reader.read(text)
+    end)
+  end
+end
+target("hostlist", { "gpu[001-003,7],x1", "r[1-2]n[01-16]-ib,login", "rack[1-3]" }, require "tangram.input.hostlist".expand)
+
 local numbers <const> = {
   "0", "-1", "1.5", "1e308", "-1e308", "5e-324", "1e999", "9223372036854775807", "9007199254740993", "2147483648", "-0.0", "NaN",
   "16777216", "3",

@@ -16,12 +16,16 @@ for key in ([[NodeName Arch CoresPerSocket CPUAlloc CPUEfctv CPUTot CPULoad Avai
   KEYS[key] = true
 end
 
+--- Values of any words. Where a record has several lines, they end one.
+local FREE <const> = { OS = true, Reason = true, Comment = true, Extra = true }
+
 --- Adds the fields of one line to a record; what stands first holds, so that a comment's "State=" changes nothing.
 local function read_fields(line, record)
   local key, value_from
+  local is_part <const> = line:find "^%s" ~= nil
   line = " " .. line -- a key stands behind a blank, the first one too
   for at, word, stop in line:gmatch "()%s([%w_]+)=()" do
-    if KEYS[word] then
+    if KEYS[word] and not (is_part and FREE[key]) then
       if key and not record[key] then record[key] = line:sub(value_from, at - 1):match "^(.-)%s*$" end
       key, value_from = word, stop
     end
