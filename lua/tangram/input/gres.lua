@@ -1,5 +1,6 @@
 --- Slurm's generic resources, `gpu:a100:8(S:0-1),VramPerGpu:no_consume:80G`, and what they say about a node's GPUs.
 local lpeg <const> = require "lpeg"
+local grammar <const> = require "tangram.input.grammar"
 
 local gres <const> = {}
 
@@ -32,7 +33,7 @@ function gres.parse(text)
   if #text < LONGEST then items, stop = LIST:match(text) end
   if not items or stop <= #text then
     return nil, ("Gres '%s': not understood from character %d on, expected e.g. gpu:a100:4(S:0-1)"):format(
-      #text > 60 and text:sub(1, 60) .. "…" or text, stop or 1)
+      grammar.quote(text), stop or 1)
   end
   return items
 end
@@ -54,7 +55,7 @@ function gres.gpus(text)
   for _, one in ipairs(items) do
     if one.name == "gpu" then
       local count <const> = one.count or 1
-      if count > MOST then return nil, ("Gres '%s': %.0f GPUs in a node, expected at most %d"):format(text, count, MOST) end
+      if count > MOST then return nil, ("Gres '%s': %.0f GPUs in a node, expected at most %d"):format(grammar.quote(text), count, MOST) end
       if gres.is_slice(one.type) then
         result.slices = result.slices + count
       elseif count > 0 then

@@ -1,5 +1,6 @@
 --- Slurm's lists of nodes: `gpu[001-003,7],x1`, also with several brackets in a name, `r[1-2]n[01-16]`.
 local lpeg <const> = require "lpeg"
+local grammar <const> = require "tangram.input.grammar"
 
 local hostlist <const> = {}
 
@@ -59,7 +60,7 @@ end
 function hostlist.expand(text, room)
   room = math.min(room or hostlist.most, hostlist.most)
   if #text > LONGEST_LIST then return nil, ("a list of %d characters, expected at most %d"):format(#text, LONGEST_LIST) end
-  local shown <const> = #text > 60 and text:sub(1, 60) .. "…" or text
+  local shown <const> = grammar.quote(text)
   local items <const>, stop <const> = LIST:match(text)
   if not items or stop <= #text then
     return nil, ("'%s': not a list of nodes from character %d on, expected e.g. gpu[001-003,7],x1"):format(shown, stop or 1)

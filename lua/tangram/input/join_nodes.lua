@@ -1,5 +1,6 @@
 --- The nodes that several files describe, each once: by name, short or full, with the figures of the surest file.
 local catalog <const> = require "tangram.catalog"
+local grammar <const> = require "tangram.input.grammar"
 local hostlist <const> = require "tangram.input.hostlist"
 
 --- Kinds from what the hardware says to what people wrote down. The first that knows a figure is believed.
@@ -53,6 +54,9 @@ local function collect(sources)
     for _, node in ipairs(source.facts.nodes) do
       local names <const>, why <const> = names_for(source, node)
       if not names then return nil, why end
+      if node.name and not node.name:find "^[%w._:-]+$" then
+        return nil, ("%s: '%s' is no name of a node"):format(source.path, grammar.quote(node.name))
+      end
       if #names == 0 then unnamed = unnamed or source end
       for _, name in ipairs(names) do all[#all + 1] = name end
       entries[#entries + 1] = { names = names, part = { source = source, node = node } }
