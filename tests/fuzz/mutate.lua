@@ -38,6 +38,21 @@ end)
 
 target("model", models, function(text) return (require "tangram.input.hf".parse(text, {})) end)
 
+target("megatron args", {
+  "L=6\nARGS=(\n --num-layers $L --hidden-size \"64\" --num-attention-heads=4 --vocab-size ${V:-99} # words\n --swiglu \\\n"
+    .. "--group-query-attention --num-query-groups 2 --num-experts 4 --moe-layer-freq '([0]*2+[1]*4)' --window-size 7,0\n"
+    .. "--position-embedding-type rope)\npython pretrain_gpt.py ${ARGS[@]} --mtp-num-layers 1",
+  "MODEL_ARGS:\n  --num-layers: 4 # four\n  --hidden-size: 64\n  --num-attention-heads: 4\n  --vocab-size: '99'\n"
+    .. "  --max-position-embeddings: 32\n  --multi-latent-attention: true\n  --kv-lora-rank: 8\n",
+  "system:\n  disable_bias_linear: True\nmodel:\n  num_layers: 4\n  hidden_size: 64\n  num_attention_heads: 4\n"
+    .. "  swiglu: true\n  multiple_of: 32\n  use_rotary_position_embeddings: true\ndata:\n  tokenizer:\n    vocab_size: 99\n",
+}, function(text) return (require "tangram.input.megatron_args".parse(text, {})) end)
+
+target("integer list", { "([0]*3+[1]*58)", "'[0,1]*12'", "2*([1]+[0, 0])" }, function(text)
+  local value <const> = require "tangram.input.integer_list"(text)
+  assert(value == nil or type(value) == "table" or math.type(value), "neither a number nor a list")
+end)
+
 target("model table", {
   '{"family":"gpt2","hidden":1024,"layers":4,"heads":16,"vocab":51200}',
   '{"family":"llama","hidden":64,"layers":2,"heads":8,"kv_heads":2,"ffn":128,"gated":true,"vocab":100,"experts":4,'
