@@ -153,7 +153,7 @@ static tg_status read_recompute(const reader *r, tg_strategy *out)
         if (word < 0)
             return refuse_value(r, "strategy.recompute", "'none', 'selective' or 'full'");
         out->recompute = (tg_recompute)word;
-        out->recompute_layers = out->recompute == TG_RECOMPUTE_FULL ? layers : -1;
+        out->recompute_layers = layers;
     }
     lua_pop(L, 1);
     return TG_OK;

@@ -66,6 +66,9 @@ end
 ---@field sniff fun(text: string): number from 0 to 1: how surely a text is of this kind; looks at its first 64 KiB
 ---@field read fun(text: string, options: table?): table?, string? facts, or nil and a refusal of one line
 
+--- A message without what a damaged text may have put in it.
+local function one_line(message) return (message:gsub("%c", "?")) end
+
 --- Makes a total reader of one whose `read` gets a cleaned text and may call `grammar.refuse`.
 ---@param definition Reader
 ---@return Reader
@@ -85,10 +88,11 @@ function grammar.reader(definition)
     local ok <const>, facts <const> = pcall(read, grammar.clean(text), options or {})
     if ok then
       facts.kind = definition.kind
+      for i, warning in ipairs(facts.warnings) do facts.warnings[i] = one_line(warning) end
       return facts
     end
     if getmetatable(facts) ~= Refusal then error(facts, 0) end
-    return nil, facts[1]
+    return nil, one_line(facts[1])
   end
   return definition
 end

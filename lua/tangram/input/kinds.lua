@@ -2,7 +2,9 @@
 local core <const> = require "tangram.core"
 
 local kinds <const> = { "nvidia_smi_topo", "nvidia_smi_csv", "nvidia_smi_nvlink", "nvidia_smi_L", "nvidia_smi_p2p", "nccl_tests",
-  "nccl_topo_xml", "ibstat", "rocm_smi" }
+  "nccl_topo_xml", "ibstat", "rocm_smi",
+  "slurm_nodes", "sinfo", "gres_conf", "slurm_topology", "hostfile", "kubernetes", "ray",
+}
 
 --- Below this a text is not taken for a kind unless `--from` says so.
 local SURE <const> = 0.5

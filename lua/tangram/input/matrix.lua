@@ -110,26 +110,25 @@ local function packed_links(n, count)
   return math.max(packed(n, count, math.huge), packed(n, count, 1))
 end
 
+--- A rate of the catalogue for a group of a size: one number, or that of the nearest smaller size.
+local function by_size(rate, size)
+  if type(rate) ~= "table" then return type(rate) == "number" and rate or nil end
+  local found, at
+  for key, one in pairs(rate) do
+    local here <const> = tonumber(key)
+    if here and type(one) == "number" and here <= size and (not at or here > at) then found, at = one, here end
+  end
+  return found
+end
+
 --- Bytes per second of one link class as an edge of a ring.
 local function edge_rate(class, device, pcie_bytes_per_s)
   local links <const> = links_of(class)
   if links > 0 then return links * (link_rate(device)) end
   if class == "XGMI" then
-    local rate <const> = device and device.link_bytes_per_s
-    return type(rate) == "table" and (rate[2] or rate["2"]) or rate or pcie_bytes_per_s or 0
+    return by_size(device and device.link_bytes_per_s, 2) or pcie_bytes_per_s or 0
   end
   return (pcie_bytes_per_s or 0) * (PCIE_SHARE[class] or PCIE_SHARE.SYS)
-end
-
---- A rate of the catalogue for a group of a size: one number, or that of the nearest smaller size.
-local function by_size(rate, size)
-  if type(rate) ~= "table" then return rate end
-  local found, at
-  for key, one in pairs(rate) do
-    local here <const> = tonumber(key)
-    if here and here <= size and (not at or here > at) then found, at = one, here end
-  end
-  return found
 end
 
 --- The class that all pairs of a group have, or nil.
@@ -155,7 +154,8 @@ end
 local function group_rate(classes, first, size, facts)
   local device <const>, pcie <const> = facts.device, facts.pcie_bytes_per_s
   local common <const> = common_class(classes, first, first + size - 1)
-  if common == "XGMI" and device and device.link_bytes_per_s then return by_size(device.link_bytes_per_s, size) end
+  local hive <const> = common == "XGMI" and by_size(device and device.link_bytes_per_s, size)
+  if hive then return hive end
   local function class(i, j) return classes[first + i - 1][first + j - 1] end
   local function rate(i, j) return edge_rate(class(i, j), device, pcie) end
   local function count(i, j) return links_of(class(i, j)) end
