@@ -48,21 +48,27 @@ local function answer_of(adapter, slice, island, ctx)
   return adapter.plan(slice, island, ctx)
 end
 
---- What is wrong with a plan for the target, if anything; nil also for what is no plan at all, which the engine refuses.
+--- Layers of atoms first..last.
+local function layers_of(atoms, first, last)
+  return last - first + 1 - (atoms[first].kind == "embedding" and 1 or 0) - (atoms[last].kind == "head" and 1 or 0)
+end
+
+--- What the target can't run of a plan; nil also for what is no plan at all, which the engine refuses.
 local function broken(plan, mode, slice, atoms)
   if type(plan) ~= "table" then return nil end
   if mode.no_idle and (rawget(plan, "idle") or 0) ~= 0 then return "idle GPUs" end
   local first = slice.first
   for s = 1, rawlen(plan) do
     local stage <const> = rawget(plan, s)
-    local strategy <const>, count <const> = type(stage) == "table" and rawget(stage, "strategy"), type(stage) == "table" and rawget(stage, "atoms")
-    local last <const> = math.type(count) == "integer" and first + count - 1 or math.huge
-    if type(strategy) ~= "table" or last < first or last > slice.last then return nil end
-    local layers = last - first + 1 - (atoms[first].kind == "embedding" and 1 or 0) - (atoms[last].kind == "head" and 1 or 0)
-    local ok <const>, met <const>, what <const> = pcall(target.meets, mode, {
-      strategy = costs.complete(strategy), layers = math.max(layers, 0), moe = strategies.has_moe(atoms, first, last),
-      has_embedding = first == 1, has_head = last == #atoms,
-    }, slice.model)
+    local count <const> = type(stage) == "table" and math.tointeger(rawget(stage, "atoms"))
+    local last <const> = count and first + count - 1
+    if not last or last < first or last > slice.last then return nil end
+    local ok <const>, met <const>, what <const> = pcall(function()
+      return target.meets(mode, {
+        strategy = costs.complete(stage.strategy), layers = layers_of(atoms, first, last),
+        moe = strategies.has_moe(atoms, first, last), has_embedding = first == 1, has_head = last == #atoms,
+      }, slice.model)
+    end)
     if ok and not met then return what end
     first = last + 1
   end

@@ -174,7 +174,7 @@ local function shortages(setting, outcome)
   if counts.queried > 0 and #outcome.failed == counts.queried then
     return nil, ("no plan: all %d queries of the parallelizer failed: %s"):format(counts.queried, table.concat(words, "; "))
   end
-  if setting.rules then words = {} end -- of one way to divide the GPUs, out of many
+  if setting.rules then return "no plan fits" end -- the complaints are of one way to divide the GPUs, out of many
   return "no plan fits: " .. (#words > 0 and table.concat(words, "; ")
     or ("the policies dropped all %d pairs, %s"):format(counts.all, dropped_by(counts.pruned)))
 end

@@ -176,7 +176,8 @@ function planner.problem(setting, partition, mode)
     training = setting.training, microbatches = trainings.microbatch_counts(setting.training),
     parallelizer = setting.parallelizer, cost_plugin = plugin, policies = setting.policies, bounds = bounds,
     seconds = spec.query_seconds, memory_bytes = spec.query_memory_bytes, workers = spec.workers or core.processors(),
-    store = setting.store, target = mode, log = setting.log, note = function(text) setting.log((tostring(text):sub(1, 300):gsub("%c", " "))) end,
+    store = setting.store, target = mode, log = setting.log,
+    note = function(text) setting.log((tostring(text):sub(1, 300):gsub("%c", " "))) end,
   }
   problem.unfit = function(what, count) setting.unfit[what] = (setting.unfit[what] or 0) + count end
   search.prepare(problem)
@@ -196,8 +197,9 @@ end
 local function search_once(setting, problem, outcome, hooks, changes)
   local spec <const> = setting.spec
   local options <const> = {
-    gap = spec.gap, top = spec.top, cutoff = outcome.best and outcome.best.best.time_s, objective = spec.objective, p2p = spec.p2p,
-    warmup = spec.warmup, time_limit_s = spec.time_limit_s and spec.time_limit_s - (core.clock_s() - outcome.started_s),
+    gap = spec.gap, top = spec.top, cutoff = outcome.best and outcome.best.best.time_s, objective = spec.objective,
+    p2p = spec.p2p, warmup = spec.warmup,
+    time_limit_s = spec.time_limit_s and spec.time_limit_s - (core.clock_s() - outcome.started_s),
     left_out = not hooks.any and not problem.target, progress = hooks.progress, any = hooks.any, ranks = hooks.ranks,
   }
   for name, value in pairs(changes or {}) do options[name] = value end

@@ -58,7 +58,8 @@ end
 
 --- What each stage must be by itself, as the mode that all others are parts of.
 local function widest(name, own)
-  local mode <const> = { name = name, zero = own.zero_levels, kv_divides = own.kv_divides, min_layers = own.min_layers, no_idle = own.no_idle }
+  local mode <const> =
+    { name = name, zero = own.zero_levels, kv_divides = own.kv_divides, min_layers = own.min_layers, no_idle = own.no_idle }
   if own.cp_one then mode.cp = 1 end
   if own.ep_one then mode.ep = 1 end
   if own.sp_with_tp then mode.sp = true end
