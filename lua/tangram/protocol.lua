@@ -26,7 +26,7 @@ protocol.strategy = {
         kind = { type = "enum", values = { "none", "selective", "full" }, required = true }, layers = { type = "integer", min = 0 },
       } },
     },
-    doc = "of activations; a table: { kind, layers }",
+    doc = "of activations; a table: { kind, layers }, the latter with full alone",
   },
   offload = { type = "enum", values = { "none", "optimizer", "activations", "both" }, doc = "to the host's memory" },
 }
