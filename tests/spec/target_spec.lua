@@ -118,8 +118,9 @@ describe("target", function()
     os.remove(path)
     assert.is_true(checked_by_oracle(plan))
     local told = false
-    for _, line in ipairs(plan.warnings) do told =
-      told or line:match "^torchtitan can't run some plans that blind gave, dropped: %d+ for " end
+    for _, line in ipairs(plan.warnings) do
+      told = told or line:match "^torchtitan can't run some plans that blind gave, dropped: %d+ for "
+    end
     assert.is_truthy(told)
   end)
 
