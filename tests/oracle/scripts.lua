@@ -41,7 +41,7 @@ function scripts.stage(folder)
     file:write("#!/bin/bash\n", body)
   end
   assert(os.execute(("chmod +x '%s'/bin/*"):format(folder)))
-  return ("export PATH='%s/bin':$PATH RECORD='%s/record' MEGATRON=/megatron; "):format(folder, folder)
+  return ("export PATH='%s/bin':$PATH RECORD='%s/record' MEGATRON=/megatron FLAGSCALE=/; "):format(folder, folder)
 end
 
 --- The calls written down since the last time: lists of words.
