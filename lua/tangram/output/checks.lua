@@ -1,27 +1,13 @@
 --- What runtimes can't run, by code: one function a code, over a launch (output/launch.lua), so that all exporters say the
 --- same sentence. Each gives nil, or { code, text, fatal }: what is wrong with its numbers, and the nearest that works.
 --- Stages without experts suit any ep, and stages without replicas any ZeRO level.
-local checks <const> = {}
+local finding <const> = require "tangram.output.finding"
+local fatal <const>, warning <const> = finding.fatal, finding.warning
+local again <const>, differing <const>, divisors <const> = finding.again, finding.differing, finding.divisors
 
-local function fatal(code, text, ...) return { code = code, text = text:format(...), fatal = true } end
-local function warning(code, text, ...) return { code = code, text = text:format(...), fatal = false } end
-checks.fatal, checks.warning = fatal, warning
-
-local function again(runtime) return ("plan again with --target %s, which keeps to this"):format(runtime) end
-
---- The first stage that differs from the first of all by what `key` gives of it.
-local function differing(stages, key)
-  for s = 2, #stages do
-    if key(stages[s]) ~= key(stages[1]) then return stages[1], stages[s] end
-  end
-end
-
-local function divisors(n, fits)
-  local list <const> = {}
-  for d = 1, n do
-    if n % d == 0 and (not fits or fits(d)) then list[#list + 1] = ("%d"):format(d) end
-  end
-  return table.concat(list, ", ")
+local checks <const> = { fatal = fatal, warning = warning }
+for _, part in ipairs { "tangram.output.checks_recompute", "tangram.output.checks_devices" } do
+  for code, check in pairs(require(part)) do checks[code] = check end
 end
 
 --- Has the stage layers with experts?
@@ -173,62 +159,6 @@ function checks.B3(launch)
     100 * (p - 1) / (m + p - 1), p) or nil
 end
 
---- The one recompute setting that gives each stage what it has: { kind, layers } where "full" recomputes the first `layers`
---- of each stage, or nil if there is none.
----@param launch table
----@return table?
-function checks.one_recompute(launch)
-  local kind <const>, most, exact = launch.stages[1].recompute.kind, 0, nil
-  for _, stage in ipairs(launch.stages) do
-    local own <const> = stage.recompute
-    if own.kind ~= kind then return nil end
-    most = math.max(most, own.layers)
-    if kind == "full" and own.layers < stage.layers then
-      if exact and exact ~= own.layers then return nil end
-      exact = own.layers
-    end
-  end
-  if exact and exact ~= most then return nil end
-  return { kind = kind, layers = most, all = kind == "full" and not exact }
-end
-
-local function recompute_words(stage)
-  local own <const> = stage.recompute
-  return own.kind == "full" and ("%d of %d layers"):format(own.layers, stage.layers)
-    or own.kind == "selective" and "the attention core" or "nothing"
-end
-
---- Two stages whose recompute one setting can't give.
-local function recompute_conflict(launch)
-  for a = 1, #launch.stages do
-    for b = a + 1, #launch.stages do
-      local two <const> = { stages = { launch.stages[a], launch.stages[b] } }
-      if not checks.one_recompute(two) then return launch.stages[a], launch.stages[b] end
-    end
-  end
-end
-
---- The setting that recomputes at least what each stage does: { kind, layers }.
-function checks.nearest_recompute(launch)
-  local nearest <const> = { kind = "none", layers = 0 }
-  for _, stage in ipairs(launch.stages) do
-    local own <const> = stage.recompute
-    if own.kind == "full" or own.kind == "selective" and nearest.kind == "none" then nearest.kind = own.kind end
-    nearest.layers = math.max(nearest.layers, own.layers)
-  end
-  return nearest
-end
-
-function checks.R1(launch, runtime)
-  local a <const>, b <const> = recompute_conflict(launch)
-  if not a then return nil end
-  local near <const> = checks.nearest_recompute(launch)
-  return fatal("R1", "stage %d recomputes %s, stage %d %s; %s has one setting for all stages, nearest: %s; --set recompute=nearest"
-    .. " takes it and prices it, or %s", a.index, recompute_words(a), b.index, recompute_words(b), runtime,
-    near.kind == "full" and ("the first %d layers of every stage"):format(near.layers) or "the attention core in every stage",
-    again(runtime))
-end
-
 function checks.Z1(launch, runtime)
   for _, stage in ipairs(replicated(launch)) do
     if stage.zero > 1 then
@@ -264,8 +194,18 @@ function checks.C2(launch)
   end
 end
 
+function checks.S1(launch)
+  local seq <const> = launch.training.seq_len
+  for _, stage in ipairs(launch.stages) do
+    if seq % stage.tp ~= 0 then
+      return fatal("S1", "sequences of %d tokens are not divisible by tp %d of stage %d; nearest: %d", seq, stage.tp, stage.index,
+        seq - seq % stage.tp + stage.tp)
+    end
+  end
+end
+
 function checks.E1(launch, runtime)
-  local a <const>, b <const> = differing(launch.stages, function(stage) return stage.ep > 1 end)
+  local a <const>, b <const> = differing(expert_stages(launch), function(stage) return stage.ep > 1 end)
   return a and fatal("E1", "stage %d has ep %d, stage %d ep %d; in %s all are 1 or none is; %s", a.index, a.ep, b.index, b.ep, runtime,
     again(runtime))
 end
@@ -335,87 +275,12 @@ function checks.T2(launch, runtime)
       .. " which %s needs with ZeRO 1; %s", first.dp, last.dp, last.index, runtime, again(runtime)) or nil
 end
 
-function checks.D1(launch)
-  if launch.precision ~= "bf16" and launch.precision ~= "fp8" then return nil end
-  for _, stage in ipairs(launch.stages) do
-    for _, device in ipairs(stage.devices) do
-      if not device.bf16_flops then
-        return fatal("D1", "%s is planned, but %s (stage %d) can't do bf16; plan with precision fp16 or leave its nodes out",
-          launch.precision, device.name, stage.index)
-      end
-    end
-  end
-end
-
-local function capability(device) return tonumber(device.compute_capability) end
-
---- Has one of the GPUs no fused attention kernels (NVIDIA before Ampere)?
-function checks.old_device(launch)
-  for _, stage in ipairs(launch.stages) do
-    for _, device in ipairs(stage.devices) do
-      if (capability(device) or 8) < 8 then return device, stage end
-    end
-  end
-end
-
---- one_kernel: does the runtime take one attention implementation for all stages?
-function checks.D2(launch, one_kernel)
-  for _, stage in ipairs(launch.stages) do
-    for _, device in ipairs(stage.devices) do
-      if launch.precision == "fp8" and not device.fp8_flops then
-        return fatal("D2", "fp8 is planned, but %s (stage %d) can't do it; plan with precision bf16 or leave its nodes out", device.name,
-          stage.index)
-      end
-    end
-  end
-  local old <const>, at <const> = checks.old_device(launch)
-  if not old then return nil end
-  local attention <const> = launch.training.attention
-  if attention == "flash" then
-    return fatal("D2", "fused attention is planned, but %s (stage %d, compute capability %s) has no kernels for it; plan with"
-      .. " attention = 'unfused'", old.name, at.index, old.compute_capability)
-  end
-  for _, stage in ipairs(one_kernel and attention ~= "unfused" and launch.stages or {}) do
-    if (capability(stage.devices[1]) or 8) >= 8 then
-      return warning("D2", "stage %d is priced with fused attention, but %s (stage %d) has none, and one implementation serves all"
-        .. " stages: attention is unfused everywhere; for its true memory and time plan with --set training.attention=unfused",
-        stage.index, old.name, at.index)
-    end
-  end
-end
-
-function checks.V1(launch, runtime)
-  local a <const>, b <const> = differing(launch.stages, function(stage) return stage.devices[1].vendor end)
-  return a and fatal("V1", "stage %d is on %s, stage %d on %s; %s runs on one vendor's GPUs; leave one of the islands out (--exclude),"
-    .. " or export to flagscale", a.index, a.devices[1].vendor, b.index, b.devices[1].vendor, runtime) or nil
-end
-
---- For launchers that start the same number of processes on every node.
-function checks.N1(launch, runtime)
-  local first <const> = launch.hosts[1]
-  for _, host in ipairs(launch.hosts) do
-    if #host.gpus ~= #first.gpus then
-      return fatal("N1", "node %s runs %d processes, node %s %d; the launcher of %s needs the same on all", first.name, #first.gpus,
-        host.name, #host.gpus, runtime)
-    end
-  end
-end
-
 function checks.M1(launch)
   for layer, kind in ipairs(launch.model.layer_attention) do
     if kind ~= "full" and kind ~= "sliding" then
       return fatal("M1", "layer %d is of kind '%s': a hybrid model takes --hybrid-layer-pattern, not a layout", layer - 1, kind)
     end
   end
-end
-
---- GPUs on which nothing runs, and the world size (not fatal).
-function checks.I1(launch)
-  local words <const> = {}
-  for _, one in ipairs(launch.idle) do
-    words[#words + 1] = ("%d of %s (%s)"):format(#one.indices, one.node, table.concat(one.indices, ", "))
-  end
-  return #words > 0 and warning("I1", "the plan runs %d processes; idle GPUs: %s", launch.world, table.concat(words, "; ")) or nil
 end
 
 --- Runs checks in order. Each of list is a code's function with the runtime's name, or { function, argument }.
