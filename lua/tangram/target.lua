@@ -76,6 +76,17 @@ function target.meets(mode, stage, model)
   return mode.selective ~= true and least <= count and count <= most, "recompute"
 end
 
+--- Has an island room for stages of the mode's size, each in one node or in whole nodes?
+---@param mode table
+---@param island tangram.Island
+---@return boolean
+function target.fits_on(mode, island)
+  local gpus <const> = mode.gpus
+  if not gpus then return true end
+  return gpus <= island.gpus and (gpus <= island.gpus_per_node or gpus % island.gpus_per_node == 0)
+    and not (mode.no_idle and island.gpus % gpus ~= 0)
+end
+
 --- May a stage with the model's first or last atom have this strategy?
 function target.end_allows(mode, s, first, last)
   for _, one in ipairs { first and mode.first or {}, last and mode.last or {} } do
