@@ -58,7 +58,7 @@ planner.fields = {
   workers = { type = "integer", min = 1, max = 1024, doc = "threads that ask the parallelizer; default: the machine's cores" },
   store = { type = "string", doc = "file in which answers are kept, and looked up first" },
   top = { type = "integer", min = 1, max = 1000, default = 1, doc = "how many of the best plans to list" },
-  target = { type = "enum", values = targets.names(), doc = "runtime that must be able to run the plan; default: none" },
+  target = { type = "string", doc = "runtime that must be able to run the plan; default: none" },
   granularity = { type = "enum", values = { "layer", "half" }, default = "layer", doc = "what the model is cut into" },
   exclude = { type = "list", item = { type = "string" }, default = {}, doc = "nodes to leave out" },
   tolerance = islands.options.tolerance, islands = islands.options.islands, cut_nodes = islands.options.cut_nodes,

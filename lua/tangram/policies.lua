@@ -69,7 +69,9 @@ local function for_target(problem)
   return {
     name = "target",
     call = function(index, first, last)
-      return target.fits_on(mode, problem.islands[index]) and sight.slice(first, last).layers >= mode.min_layers
+      local slice <const> = sight.slice(first, last)
+      return target.fits_on(mode, problem.islands[index]) and slice.layers >= mode.min_layers
+        and (not mode.whole or slice.has_embedding and slice.has_head)
     end,
   }
 end

@@ -149,7 +149,7 @@ function targeted.search(setting, partition, outcome, problem_of, search)
     end)
     return list
   end
-  local waiting <const> = ready(targets.roots(setting.spec.target, rules, partition.islands))
+  local waiting <const> = ready(targets.roots(setting.spec.target, rules, partition.islands, setting.model))
   while #waiting > 0 and not outcome.stopped do
     local one <const> = table.remove(waiting)
     local result <const> = cut(one, outcome, gap) and search(one.problem)
