@@ -123,7 +123,8 @@ local function by_hand(place, run, ctx)
   if not place.by_terms then return true end
   local layers <const> = layers_of(run)
   local least <const>, most <const> = target.recompute_range(mode, layers)
-  return not target.may_hold(mode, layers, run.first == 1, run.last == #ctx.atoms) or mode.first and run.first == 1 or mode.last and run.last == #ctx.atoms
+  return not target.may_hold(mode, layers, run.first == 1, run.last == #ctx.atoms)
+    or mode.first and run.first == 1 or mode.last and run.last == #ctx.atoms
     or least > 0 and mode.least_recomputed < target.ALL or 0 < most and most < layers
 end
 
