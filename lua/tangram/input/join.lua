@@ -24,7 +24,8 @@ local function type_of(run, node, options)
   if options.own[run.name] then return run.name end
   local entry <const>, why = catalog.find_gpu(run.name, run.memory_bytes or run.nominal_bytes)
   if entry then return entry.key end
-  why = why:gsub("^GPU '.-' is not clear, expected one of", "it may be one of"):gsub("^unknown GPU '.-'", "is not in the catalogue"):gsub("; describe it.*", "")
+  why = why:gsub("^GPU '.-' is not clear, expected one of", "it may be one of")
+  why = why:gsub("^unknown GPU '.-'", "is not in the catalogue"):gsub("; describe it.*", "")
   return nil, why, run.name
 end
 

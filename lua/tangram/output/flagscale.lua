@@ -10,7 +10,7 @@ local yaml <const> = require "tangram.output.yaml"
 local flagscale <const> = {
   name = "flagscale", summary = "FlagScale heterogeneous training: a mesh of tp, cp, ep, dp, pp for each run of like stages",
   versions = { "2025-11", "2026-07" }, -- 2026-07: Megatron-LM-FL, which ignores recompute by stage
-  vocab_multiple = config.vocab_multiple,
+  vocab_multiple = config.vocab_multiple, slurm = "head",
 }
 
 local function over(part) return { type = "table", doc = ("set over the written %s, e.g. %s"):format(part[1], part[2]) } end
@@ -141,7 +141,5 @@ function flagscale.start(launch, options)
     .. "`torch`: the distributed one does not work with unlike tp.\n\n%s"):format(launch.hosts[1].name, options.version,
     table.concat(lines))
 end
-
-flagscale.slurm = "head"
 
 return flagscale

@@ -6,7 +6,10 @@
 ---     prepare = function(plan, options, where) -> plan, notes        -- optional: a plan that it can run in its place
 ---     check = function(launch, options) -> findings { code, text, fatal },
 ---     files = function(launch, options) -> { { name, text, executable }, … },
----     start = function(launch, options) -> markdown: how to launch it }
+---     start = function(launch, options) -> markdown: how to launch it,
+---     vocab_multiple = function(launch) -> integer,                  -- optional: what it pads the vocabulary to, over tp
+---     slurm = "nodes" | "head" }                                     -- optional: a Slurm job may run it: node.sh RANK on
+---                                                                    -- each node, or launch.sh with HOSTFILE on the first
 --- where launch is that of output/launch.lua, and options.version is one of versions.
 local core <const> = require "tangram.core"
 local launches <const> = require "tangram.output.launch"
@@ -16,7 +19,7 @@ local schema <const> = require "tangram.schema"
 local output <const> = {}
 
 --- The exporters, in the order of lists. An exporter's name is its module's, with - for _.
-output.names = { "deepspeed", "flagscale", "galvatron", "megatron", "primus", "sailor-json", "torchtitan" }
+output.names = { "deepspeed", "flagscale", "galvatron", "megatron", "primus", "sailor-json", "slurm", "torchtitan" }
 
 local function flag(doc) return { type = "boolean", doc = doc } end
 
@@ -70,7 +73,12 @@ function output.find(name)
   schema.fail("runtime", name, "one of " .. table.concat(output.names, ", "), core.nearest(name, output.names))
 end
 
-local function checked_options(exporter, options, version)
+--- Options checked against an exporter's, defaults filled in, and `version`. Raises one line.
+---@param exporter table
+---@param options table?
+---@param version string? default: the exporter's first
+---@return table
+function output.options(exporter, options, version)
   local checked <const> = schema.check(options or {}, exporter.options, exporter.name .. ": --set")
   checked.version = version or exporter.versions[1]
   for _, known in ipairs(exporter.versions) do
@@ -90,7 +98,7 @@ function output.render(plan, name, options)
   options = options or {}
   local where <const> = options.where or "plan"
   local exporter <const> = output.find(name)
-  local set <const> = checked_options(exporter, options.set, options.version)
+  local set <const> = output.options(exporter, options.set, options.version)
   local notes = {}
   if exporter.prepare then plan, notes = exporter.prepare(plan, set, where) end
   local launch <const> = launches.of(plan, where)
@@ -118,13 +126,15 @@ local function write_file(path, text)
 end
 
 local function write_all(folder, files)
+  local executable <const> = {}
   for _, file in ipairs(files) do
     local path <const> = folder .. "/" .. file.name
     local inner <const> = file.name:match "^(.*)/"
     if inner then shell("mkdir -p", folder .. "/" .. inner) end
     write_file(path, file.text)
-    if file.executable then shell("chmod +x", path) end
+    if file.executable then executable[#executable + 1] = path end
   end
+  if #executable > 0 then shell("chmod +x", table.unpack(executable)) end
 end
 
 --- Writes the files into a new folder: a temporary one beside it, renamed when complete. Raises one line.

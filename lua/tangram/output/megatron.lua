@@ -6,7 +6,7 @@ local torchrun <const> = require "tangram.output.torchrun"
 
 local megatron <const> = {
   name = "megatron", summary = "Megatron-LM: a layout string of layers a stage, node scripts with torchrun",
-  versions = { "2026", "2024" }, -- 2024: before layouts, and tp divides the key-value heads
+  slurm = "nodes", versions = { "2026", "2024" }, -- 2024: before layouts, and tp divides the key-value heads
 }
 
 megatron.options = {

@@ -97,8 +97,8 @@ function primus.vocab_multiple() return 128 end
 function primus.start(launch)
   local split <const> = {}
   for s, stage in ipairs(launch.stages) do split[s] = ("%d"):format(stage.layers) end
-  return torchrun.start(launch, ("`PRIMUS` names the folder of Primus on the nodes. Layers by stage are `decoder_pipeline_manual_split_list:\n"
-    .. "[%s]` in `experiment.yaml`, which holds all of the model and a trial of 20 iterations on random data."):format(
+  return torchrun.start(launch, ("`PRIMUS` names the folder of Primus on the nodes. Layers by stage are\n"
+    .. "`decoder_pipeline_manual_split_list: [%s]` in `experiment.yaml`, which holds all of the model and a trial of 20 iterations on random data."):format(
     table.concat(split, ",")))
 end
 

@@ -223,8 +223,8 @@ end
 function torchtitan.files(launch, options)
   local old <const> = options.version == "2025"
   local setup <const> = "TORCHTITAN=${TORCHTITAN:?the folder of torchtitan}\n"
-    .. 'export PYTHONPATH="$PWD:$TORCHTITAN${PYTHONPATH:+:$PYTHONPATH}"\n' .. (old and "here=$PWD\n" or ("here=$PWD\nPLAN=(\n%s\n)\n"):format(torchrun.array(flags(launch))))
-    .. 'cd "$TORCHTITAN"\n'
+    .. 'export PYTHONPATH="$PWD:$TORCHTITAN${PYTHONPATH:+:$PYTHONPATH}"\n' .. "here=$PWD\n"
+    .. (old and "" or ("PLAN=(\n%s\n)\n"):format(torchrun.array(flags(launch)))) .. 'cd "$TORCHTITAN"\n'
   return {
     old and { name = "plan.toml", text = toml(launch, options) } or { name = "tangram_plan.py", text = plan_py(launch, options) },
     torchrun.node(launch, { setup = setup, port = options.port, command = old
@@ -235,9 +235,9 @@ function torchtitan.files(launch, options)
 end
 
 function torchtitan.start(launch, options)
-  return torchrun.start(launch, ("`TORCHTITAN` names the folder of torchtitan on the nodes; the model is `%s` of `%s`. To see without GPUs\n"
-    .. "whether it takes the plan, in that folder: `NGPU=%d COMM_MODE=fake_backend ./run_train.sh` with the arguments of `node.sh`."):format(
-    config_of(launch, options), module_of(launch, options), launch.world))
+  return torchrun.start(launch, ("`TORCHTITAN` names the folder of torchtitan on the nodes; the model is `%s` of `%s`. To see without\n"
+    .. "GPUs whether it takes the plan, in that folder: `NGPU=%d COMM_MODE=fake_backend ./run_train.sh` with the arguments of\n"
+    .. "`node.sh`."):format(config_of(launch, options), module_of(launch, options), launch.world))
 end
 
 torchtitan.slurm = "nodes"
