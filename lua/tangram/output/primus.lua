@@ -98,7 +98,8 @@ function primus.start(launch)
   local split <const> = {}
   for s, stage in ipairs(launch.stages) do split[s] = ("%d"):format(stage.layers) end
   return torchrun.start(launch, ("`PRIMUS` names the folder of Primus on the nodes. Layers by stage are\n"
-    .. "`decoder_pipeline_manual_split_list: [%s]` in `experiment.yaml`, which holds all of the model and a trial of 20 iterations on random data."):format(
+    .. "`decoder_pipeline_manual_split_list: [%s]` in `experiment.yaml`, which holds all of the model and a trial of 20\niterations"
+    .. " on random data."):format(
     table.concat(split, ",")))
 end
 
