@@ -47,7 +47,8 @@ end
 describe("scontrol show node", function()
   sample("slurm/003.txt", "slurm-nodes", function(facts)
     assert.same({ 3, 12 }, usable(facts))
-    assert.same({ "node-a1: 4 a100", "node-b1: 4 v100", "node-b2: 4 v100", "node-c1:  (no GPU)", "node-c2:  (no GPU)" }, in_words(facts))
+    assert.same({ "node-a1: 4 a100", "node-b1: 4 v100", "node-b2: 4 v100", "node-c1:  (no GPU)", "node-c2:  (no GPU)" },
+      in_words(facts))
   end)
   sample("slurm/005.txt", "slurm-nodes", function(facts)
     assert.same({ 4, 20 }, usable(facts))
@@ -65,7 +66,7 @@ describe("scontrol show node", function()
     assert.same({ "line 5: q5: 7 MIG slices beside its whole GPUs are left out" }, facts.warnings)
   end)
   it("refuses what is edited or cut", function()
-    refused("slurm-nodes", "NodeName=a State=IDLE Gres=gpu:2\n(some more nodes)\nNodeName=b State=IDLE\n", "line 2: got '(some more nodes)'")
+    refused("slurm-nodes", "NodeName=a State=IDLE Gres=gpu:2\n(some more)\nNodeName=b State=IDLE\n", "line 2: got '(some more)'")
     refused("slurm-nodes", "NodeName=a State=IDLE Gres=gpu:a100:4(S:0\n", "line 1: a: Gres")
     refused("slurm-nodes", "NodeName=a State=IDLE\nNodeName=a State=IDLE\n", "line 2: node 'a' stands on line 1 too")
     refused("slurm-nodes", "hello", "scontrol show node")
@@ -213,8 +214,8 @@ describe("labels of Kubernetes", function()
   end)
 
   it("are read from YAML, with shared GPUs, slices, and nodes that run nothing", function()
-    assert.same({ "pool-a-1: 4 NVIDIA-L4", "pool-b-1:  (MIG slices only, which can't form one job)", "pool-c-1: 8 NVIDIA-L40S (not ready)" },
-      in_words(fixture "kubernetes.nodes.yaml"))
+    assert.same({ "pool-a-1: 4 NVIDIA-L4", "pool-b-1:  (MIG slices only, which can't form one job)",
+      "pool-c-1: 8 NVIDIA-L40S (not ready)" }, in_words(fixture "kubernetes.nodes.yaml"))
   end)
   it("are read from JSON, with labels of clouds and of AMD", function()
     local facts <const> = fixture "kubernetes.nodes.json"

@@ -10,9 +10,20 @@ local function sum_of(list, count)
   return sum
 end
 
+--- Who makes a card, by what the driver calls it.
+local MAKERS <const> = { { "^mlx", "NVIDIA" }, { "^bnxt_re", "Broadcom" }, { "^irdma", "Intel" }, { "^hfi1", "Cornelis" },
+  { "^efa", "AWS" }, { "^rdmap", "AWS" }, { "^ionic", "AMD" } }
+
+local function maker_of(nic)
+  for _, one in ipairs(MAKERS) do
+    if nic.name:find(one[1]) then return one[2] end
+  end
+end
+
 --- A node's usable cards by transport: rates, fastest first. Cards that are down, of unknown rate or near no GPU don't count.
 local function cards_of(node, warnings)
   local cards <const> = {}
+  node.card_names = {}
   local far <const>, silent <const> = {}, {}
   for _, nic in ipairs(node.nics or {}) do
     local near = nic.affinity == nil
@@ -23,6 +34,8 @@ local function cards_of(node, warnings)
       local transport <const> = nic.transport or "unknown"
       cards[transport] = cards[transport] or {}
       table.insert(cards[transport], nic.bytes_per_s)
+      node.card_names[#node.card_names + 1] = nic.name
+      node.card_maker = node.card_maker or maker_of(nic)
     elseif nic.active == false then
       silent[#silent + 1] = nic.name
     end
@@ -44,7 +57,9 @@ local function steps_of_cards(a, b)
     local mine <const>, yours <const> = a.cards[transport], b.cards[transport]
     if mine and yours then
       local steps <const> = {}
-      local flows <const> = math.min(a.gpu_count, b.gpu_count)
+      -- cards of two makers are unproven together: no more is counted than one card carries
+      local unlike <const> = a.card_maker and b.card_maker and a.card_maker ~= b.card_maker
+      local flows <const> = unlike and 1 or math.min(a.gpu_count, b.gpu_count)
       local k = 1
       while k <= flows do
         local rate <const> = math.min(sum_of(mine, k), sum_of(yours, k))
@@ -104,7 +119,7 @@ local function groups_of(nodes, switches, named)
   local groups <const>, by_key <const> = {}, {}
   for _, node in ipairs(nodes) do
     local words <const> = { tostring(node.gpu_count), tostring(switches.leaf_of[node.name]), tostring(node.domain),
-      named[node.name] and node.name or "" }
+      named[node.name] and node.name or "", node.card_maker or "" }
     for _, transport in ipairs { "infiniband", "ethernet", "unknown" } do
       for _, rate in ipairs(node.cards[transport] or {}) do words[#words + 1] = transport .. rate end
     end
@@ -179,6 +194,27 @@ local function steps_between(a, b, told, switches, measured)
   return by_cards, "network cards, nominal"
 end
 
+--- Warns where nodes differ in their cards: NCCL may hang on another layout, and makers together are unproven.
+local function compare_cards(nodes, warnings)
+  local first
+  local said_layout, said_maker = false, false
+  for _, node in ipairs(nodes) do
+    if #node.card_names > 0 then
+      first = first or node
+      if not said_layout and table.concat(node.card_names, ",") ~= table.concat(first.card_names, ",") then
+        said_layout = true
+        warnings[#warnings + 1] = ("other network cards in %s (%s) and %s (%s): NCCL may hang unless NCCL_IB_HCA names them on each node")
+          :format(first.name, table.concat(first.card_names, ", "), node.name, table.concat(node.card_names, ", "))
+      end
+      if not said_maker and node.card_maker and first.card_maker and node.card_maker ~= first.card_maker then
+        said_maker = true
+        warnings[#warnings + 1] = ("network cards of %s in %s and of %s in %s are unproven together: one card's rate is counted")
+          :format(first.card_maker, first.name, node.card_maker, node.name)
+      end
+    end
+  end
+end
+
 local function key_of(steps)
   local words <const> = {}
   for i, step in ipairs(steps) do words[i] = ("%d:%.17g"):format(step[1], step[2]) end
@@ -194,6 +230,13 @@ local function say_sources(found, warnings)
       warnings[#warnings + 1] = ("rate between nodes %s: by %s"):format(units.format_rate(one.steps[#one.steps][2]), one.from)
     end
   end
+end
+
+local function transports(node)
+  local names <const> = {}
+  for name in pairs(node.cards) do names[#names + 1] = name end
+  table.sort(names)
+  return names[1] and " (" .. table.concat(names, ", ") .. ")" or ""
 end
 
 --- The network of a cluster: the rate that most pairs have as the default, the others as links.
@@ -221,6 +264,7 @@ function network.of(nodes, sources, one_name, told, measured, warnings)
       switches.kind == "block" and "block" or "leaf")
   end
   for _, node in ipairs(nodes) do node.cards = cards_of(node, warnings) end
+  compare_cards(nodes, warnings)
   local groups <const> = groups_of(nodes, switches, named)
   local found <const>, count_of <const>, common = {}, {}, nil
   for i, a in ipairs(groups) do
@@ -230,8 +274,9 @@ function network.of(nodes, sources, one_name, told, measured, warnings)
       if count > 0 then
         local steps <const>, from <const> = steps_between(a.first, b.first, told, switches, measured)
         if not steps then
-          return nil, ("no rate between %s and %s, expected --bytes-per-s '25 GB/s' (or a link's name, ib-hdr), %s"):format(
-            a.members[1], i == j and b.members[2] or b.members[1], "ibstat of both nodes, or nccl-tests between them")
+          return nil, ("no rate between %s%s and %s%s, expected --bytes-per-s '25 GB/s' (or a link's name, ib-hdr), %s"):format(
+            a.members[1], transports(a.first), i == j and b.members[2] or b.members[1], transports(b.first),
+            "ibstat of both nodes, or nccl-tests between them")
         end
         local key <const> = key_of(steps)
         found[#found + 1] = { a = a, b = b, steps = steps, key = key, from = from }
