@@ -1,6 +1,12 @@
 local core <const> = require "tangram.core"
+local flagscale <const> = require "tests.oracle.flagscale"
+local output <const> = require "tangram.output"
+local placed <const> = require "tests.oracle.placed"
 local plans <const> = require "tests.spec.fixtures.plans"
+local scripts <const> = require "tests.oracle.scripts"
 local support <const> = require "tests.spec.support"
+
+local yaml <const> = require "tests.oracle.yaml"
 
 local folder
 
@@ -56,6 +62,33 @@ describe("tangram export", function()
     refused("--to megatron --set prot=1", "megatron: --set: prot: unknown field (did you mean 'port'?)")
     refused("--to megatron --set port=0", "port: got 0, expected a whole number from 1 to 65535")
     refused("", "expected PLAN --to RUNTIME -o DIR")
+  end)
+
+  it("exports the recipes' plans, or says by code and number why not", function()
+    local exported = 0
+    for _, recipe in ipairs { "quickstart", "llama-3.1-8b", "qwen3-30b-a3b" } do
+      local path <const> = ("%s/%s.json"):format(folder, recipe)
+      assert.equal(0, (support.run(("tangram plan recipes/%s.lua --microbatches 32 --gap 0.05 --quiet --json %s"):format(recipe, path))))
+      local plan <const> = require("tangram.report.fields").check(core.json_decode(support.read(path)))
+      local stages <const> = placed.plan(plan)
+      for _, name in ipairs { "flagscale", "megatron" } do
+        local result <const>, files <const> = output.render(plan, name), {}
+        for _, file in ipairs(result.files or {}) do files[file.name] = file.text end
+        if name == "flagscale" and result.files then
+          for s, stage in ipairs(flagscale.stages(yaml(files["config.yaml"]).experiment, yaml(files["train/plan.yaml"]), files.hostfile)) do
+            for field, value in pairs(stages[s]) do assert.same(value, stage[field]) end
+          end
+        elseif result.files then
+          assert.same(stages, (placed.megatron(scripts.read(files["node.sh"], files["launch.sh"]))))
+        end
+        for _, finding in ipairs(result.files and {} or result.findings) do
+          assert.matches("^%u%d$", finding.code)
+          assert.matches("%d", finding.text)
+        end
+        exported = exported + (result.files and 1 or 0)
+      end
+    end
+    assert.is_true(exported >= 1) -- FlagScale runs the first as it is composed
   end)
 
   it("lists the runtimes with their options", function()
