@@ -146,9 +146,8 @@ local function node_entry(node, told, measured, options, warnings, notes)
   for _, run in ipairs(runs) do
     local device <const> = device_of(run.key, options)
     check_memory(node, run, device, warnings)
-    if node.groups and device and (device.link or ""):find "domain" then
-      node.domain, node.domain_bytes_per_s = node.groups[1], device.link_bytes_per_s
-    end
+    -- links that reach past the node (GB200): which nodes share them, labels or Slurm's blocks tell
+    if device and (device.link or ""):find "domain" then node.domain_bytes_per_s = device.link_bytes_per_s end
   end
   local entry <const> = { name = node.name }
   local why
