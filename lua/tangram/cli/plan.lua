@@ -44,6 +44,7 @@ local setters <const> = {
   { "objective", "objective", nil, "simulated or paper" },
   { "p2p", "p2p", nil, "overlapped or blocking" },
   { "warmup", "warmup", nil, "1f1b or auto" },
+  { "target", "target", nil, "a runtime that must be able to run the plan: " .. table.concat(require("tangram.targets").names(), ", ") },
   { "gap", "gap", function(text) return number("gap", text) end, "fraction from the optimum at which to stop" },
   { "time-limit", "time_limit_s", function(text) return number("time-limit", text) end, "seconds; then the best so far" },
   { "top", "top", function(text) return number("top", text) end, "list the N best plans" },

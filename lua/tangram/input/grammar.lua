@@ -5,7 +5,7 @@ local P <const>, R <const>, S <const>, C <const> = lpeg.P, lpeg.R, lpeg.S, lpeg.
 
 local grammar <const> = {}
 
-grammar.MIB = 1 << 20
+grammar.KIB, grammar.MIB = 1 << 10, 1 << 20
 --- So much of a text is looked at to guess its kind.
 grammar.SNIFF_BYTES = 64 << 10
 
@@ -62,7 +62,7 @@ end
 ---@field kind string as `--from` names it
 ---@field summary string one line for help
 ---@field command string what makes such a text
----@field limit_bytes integer longer texts are refused
+---@field limit_bytes integer? longer texts are refused; 256 KiB unless given: tens of times what the commands print
 ---@field sniff fun(text: string): number from 0 to 1: how surely a text is of this kind; looks at its first 64 KiB
 ---@field read fun(text: string, options: table?): table?, string? facts, or nil and a refusal of one line
 
@@ -74,12 +74,16 @@ local function one_line(message) return (message:gsub("%c", "?")) end
 ---@return Reader
 function grammar.reader(definition)
   local read <const>, sniff <const> = definition.read, definition.sniff
-  definition.limit_bytes = definition.limit_bytes or grammar.MIB
-  function definition.sniff(text) return sniff(grammar.clean(text:sub(1, grammar.SNIFF_BYTES))) end
+  local limit <const> = definition.limit_bytes or 256 * grammar.KIB
+  function definition.sniff(text)
+    local ok <const>, sure <const> = pcall(sniff, grammar.clean(text:sub(1, grammar.SNIFF_BYTES)))
+    if not ok and getmetatable(sure) ~= Refusal then error(sure, 0) end
+    return ok and sure or 0.6 -- of this kind, but refused
+  end
   function definition.read(text, options)
-    if #text > definition.limit_bytes then
-      return nil, ("%.1f MiB of text, expected at most %d MiB: more than '%s' prints"):format(#text / grammar.MIB,
-        definition.limit_bytes // grammar.MIB, definition.command)
+    if #text > limit then
+      return nil, ("%d KiB of text, expected at most %d KiB: far more than '%s' prints"):format(#text // grammar.KIB,
+        limit // grammar.KIB, definition.command)
     end
     local ok <const>, facts <const> = pcall(read, grammar.clean(text), options or {})
     if ok then

@@ -1,7 +1,8 @@
 --- The readers of what people have about their clusters, by module; and which of them a text is for.
 local core <const> = require "tangram.core"
 
-local kinds <const> = { "nvidia_smi_topo", "nvidia_smi_csv",
+local kinds <const> = { "nvidia_smi_topo", "nvidia_smi_csv", "nvidia_smi_nvlink", "nvidia_smi_L", "nvidia_smi_p2p", "nccl_tests",
+  "nccl_topo_xml", "ibstat", "rocm_smi",
   "slurm_nodes", "sinfo", "gres_conf", "slurm_topology", "hostfile", "kubernetes", "ray",
 }
 

@@ -110,26 +110,25 @@ local function packed_links(n, count)
   return math.max(packed(n, count, math.huge), packed(n, count, 1))
 end
 
+--- A rate of the catalogue for a group of a size: one number, or that of the nearest smaller size.
+local function by_size(rate, size)
+  if type(rate) ~= "table" then return type(rate) == "number" and rate or nil end
+  local found, at
+  for key, one in pairs(rate) do
+    local here <const> = tonumber(key)
+    if here and type(one) == "number" and here <= size and (not at or here > at) then found, at = one, here end
+  end
+  return found
+end
+
 --- Bytes per second of one link class as an edge of a ring.
 local function edge_rate(class, device, pcie_bytes_per_s)
   local links <const> = links_of(class)
   if links > 0 then return links * (link_rate(device)) end
   if class == "XGMI" then
-    local rate <const> = device and device.link_bytes_per_s
-    return type(rate) == "table" and (rate[2] or rate["2"]) or rate or pcie_bytes_per_s or 0
+    return by_size(device and device.link_bytes_per_s, 2) or pcie_bytes_per_s or 0
   end
   return (pcie_bytes_per_s or 0) * (PCIE_SHARE[class] or PCIE_SHARE.SYS)
-end
-
---- A rate of the catalogue for a group of a size: one number, or that of the nearest smaller size.
-local function by_size(rate, size)
-  if type(rate) ~= "table" then return rate end
-  local found, at
-  for key, one in pairs(rate) do
-    local here <const> = tonumber(key)
-    if here and here <= size and (not at or here > at) then found, at = one, here end
-  end
-  return found
 end
 
 --- The class that all pairs of a group have, or nil.
@@ -144,24 +143,26 @@ local function common_class(classes, first, last)
   return common
 end
 
+--- What the driver measures at the GPUs of a group: links may be down.
+local function active_rate(nvlink, first, size)
+  if type(nvlink) ~= "table" then return nvlink or math.huge end
+  local least = math.huge
+  for i = first, first + size - 1 do least = math.min(least, nvlink[i] or math.huge) end
+  return least
+end
+
 local function group_rate(classes, first, size, facts)
   local device <const>, pcie <const> = facts.device, facts.pcie_bytes_per_s
   local common <const> = common_class(classes, first, first + size - 1)
-  if common == "XGMI" and device and device.link_bytes_per_s then return by_size(device.link_bytes_per_s, size) end
+  local hive <const> = common == "XGMI" and by_size(device and device.link_bytes_per_s, size)
+  if hive then return hive end
   local function class(i, j) return classes[first + i - 1][first + j - 1] end
   local function rate(i, j) return edge_rate(class(i, j), device, pcie) end
   local function count(i, j) return links_of(class(i, j)) end
-  local bare <const> = not common and widest_ring(size, count) or links_of(common or "")
+  local bare <const> = common and links_of(common) or (widest_ring(size, count))
   if bare == 0 then return common and rate(1, 2) or (widest_ring(size, rate)) end
   local busy <const> = facts.switched and bare or packed_links(size, count)
-  return busy * (link_rate(device))
-end
-
---- What the driver measures at a group's GPUs bounds it: links may be down.
-local function bound_by(nvlink, first, size, rate)
-  if type(nvlink) == "number" then return math.min(nvlink, rate) end
-  for i = first, first + size - 1 do rate = math.min(rate, nvlink and nvlink[i] or math.huge) end
-  return rate
+  return math.min(busy * (link_rate(device)), active_rate(facts.nvlink_bytes_per_s, first, size))
 end
 
 --- Rates within a node by the size of the group, one direction, each GPU. Sizes at which the rate stays are left out, as a
@@ -172,15 +173,14 @@ end
 ---@param pcie_bytes_per_s number? of one GPU; else the device's
 ---@return table<integer, number>? bytes_per_s by size from 2 on; nil for one GPU, or if a rate it takes is not known
 function matrix.rates(classes, device, nvlink_bytes_per_s, pcie_bytes_per_s)
-  local facts <const> = { device = device, switched = is_switched(classes, device),
+  local facts <const> = { device = device, switched = is_switched(classes, device), nvlink_bytes_per_s = nvlink_bytes_per_s,
     pcie_bytes_per_s = pcie_bytes_per_s or device and device.pcie_bytes_per_s }
   local rates <const> = {}
   local before
   for size = 2, #classes do
     local least = math.huge
     for first = 1, #classes - size + 1, size do
-      local rate <const> = group_rate(classes, first, size, facts)
-      least = math.min(least, bound_by(nvlink_bytes_per_s, first, size, rate))
+      least = math.min(least, group_rate(classes, first, size, facts))
     end
     if least <= 0 then return nil end
     if least ~= before then rates[size] = least end

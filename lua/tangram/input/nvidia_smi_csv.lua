@@ -1,7 +1,7 @@
 --- `nvidia-smi --query-gpu=FIELDS --format=csv[,noheader][,nounits]`: the GPUs of one node, their memory and PCIe.
 local lpeg <const> = require "lpeg"
-local links <const> = require "tangram.catalog.links"
 local grammar <const> = require "tangram.input.grammar"
+local pcie <const> = require "tangram.input.pcie"
 
 local P <const>, R <const>, S <const>, C <const>, Ct <const> = lpeg.P, lpeg.R, lpeg.S, lpeg.C, lpeg.Ct
 local spaces <const>, number <const>, refuse <const> = grammar.spaces, grammar.number, grammar.refuse
@@ -15,10 +15,6 @@ local KNOWN <const> = { "index", "name", "gpu_name", "memory.total", "compute_ca
 local ALIAS <const> = { gpu_name = "name", gpu_bus_id = "pci.bus_id", gpu_uuid = "uuid" }
 local known <const> = {}
 for _, field in ipairs(KNOWN) do known[field] = true end
-
---- Bytes per second and lane. Generations 1 and 2 send 8 bits in 10; 6 sends 242 bytes in flits of 256.
-local LANE <const> = { 0.25e9, 0.5e9, links.rates["pcie-3"].bytes_per_s / 16, links.rates["pcie-4"].bytes_per_s / 16,
-  links.rates["pcie-5"].bytes_per_s / 16, 64e9 / 8 * 242 / 256 }
 
 local field_name <const> = C(R "az" * (R("az", "09") + S "_.") ^ 0)
 local header_field <const> = spaces * field_name * (spaces * "[" * (1 - S "],") ^ 0 * "]") ^ -1 * spaces
@@ -99,8 +95,7 @@ local function pcie_rate(of, warnings)
     warnings[#warnings + 1] = ("line %d: pcie.link.gen.current falls when a GPU idles and is not used, query pcie.link.gen.max")
       :format(of.line)
   end
-  local lane <const> = LANE[generation]
-  return lane and width and lane * width
+  return pcie.rate(generation, width)
 end
 
 local function gpu_of(of, warnings)

@@ -3,69 +3,39 @@
 local lpeg <const> = require "lpeg"
 local csv <const> = require "tangram.input.nvidia_smi_csv"
 local grammar <const> = require "tangram.input.grammar"
+local grid <const> = require "tangram.input.grid"
 
-local P <const>, R <const>, S <const>, C <const>, Ct <const> = lpeg.P, lpeg.R, lpeg.S, lpeg.C, lpeg.Ct
+local P <const>, R <const>, C <const> = lpeg.P, lpeg.R, lpeg.C
 local spaces <const>, refuse <const> = grammar.spaces, grammar.refuse
 
 local COMMAND <const> = "nvidia-smi topo -m"
---- More than any node has; the matrix grows with the square.
-local MAX_DEVICES <const> = 256
 
-local stop <const> = #S " \t" + -1
-local gpu <const> = C(P "GPU" * R "09" ^ 1) * stop
-local nvlink <const> = P "NV" * R "19" * R "09" ^ -1
-local class <const> = C(nvlink + P "X" + "PIX" + "PXB" + "PHB" + "NODE" + "SYS" + "N/A") * stop
---- What `topo -p2p` prints in place of classes.
-local p2p <const> = (P "OK" + "CNS" + "GNS" + "TNS" + "NS" + "DR" + "U") * stop
-local affinity <const> = P "CPU Affinity" + "NUMA Affinity" + "GPU NUMA ID"
-local comment <const> = (spaces * "#") ^ -1 * spaces
-local device <const> = -affinity * -class * -p2p * C(R("az", "AZ") * (1 - S " \t,=:(") ^ 0) * stop
+local class <const> = (P "NV" * R "19" * R "09" ^ -1 + "PIX" + "PXB" + "PHB" + "NODE" + "SYS" + "N/A") * -1
+local p2p <const> = (P "OK" + "CNS" + "GNS" + "TNS" + "NS" + "DR" + "U") * -1
+local nic_name <const> = (spaces * "#") ^ -1 * spaces * C(P "NIC" * R "09" ^ 1) * spaces * ":" * spaces * grammar.token
 
-local header <const> = Ct(comment * #(P "GPU0" * stop) * gpu * (spaces * device) ^ 0) * spaces * (#affinity + -1)
-local row_start <const> = comment * device * spaces
-local cells <const> = Ct((class * spaces) ^ 0) * lpeg.Cp()
-local nic_name <const> = comment * C(P "NIC" * R "09" ^ 1) * spaces * ":" * spaces * grammar.token
-
---- Cells of p2p matrices and of -m ones differ in all but X, so that one beside the diagonal tells.
-local function is_p2p(line) return (row_start * (P "X" * stop * spaces) ^ -1 * p2p):match(line) ~= nil end
-
---- All matrices of the text, each { line, devices, index = { [device] = i }, rows = { [device] = { line, cells } } }; and the
---- names that a legend gives to cards.
-local function blocks_of(text)
-  local blocks <const>, names <const> = {}, {}
-  for number, line in grammar.lines(text) do
-    local devices <const> = header:match(line)
-    local block <const> = blocks[#blocks]
-    if devices then
-      if #devices > MAX_DEVICES then
-        refuse(number, "%d devices, expected at most %d in one node", #devices, MAX_DEVICES)
-      end
-      local index <const> = {}
-      for i, name in ipairs(devices) do
-        if index[name] then refuse(number, "'%s' stands twice in the header", grammar.quote(name)) end
-        index[name] = i
-      end
-      blocks[#blocks + 1] = { line = number, devices = devices, index = index, rows = {} }
-    elseif block then
-      local name <const>, from <const> = (row_start * lpeg.Cp()):match(line)
-      if name and block.index[name] then
-        if is_p2p(line) then
-          block.p2p = true
-        elseif block.rows[name] then
-          refuse(number, "a second row '%s', expected one matrix of one node a file", grammar.quote(name))
-        else
-          block.rows[name] = { line = number, cells = cells:match(line, from), text = line }
-        end
-      end
-      local nic <const>, own <const> = nic_name:match(line)
-      if nic then names[nic] = own end
+--- Whether some cell of a matrix is one that matches.
+local function has(one, pattern)
+  for _, name in ipairs(one.devices) do
+    for _, cell in ipairs(one.rows[name] and one.rows[name].cells or {}) do
+      if pattern:match(cell) then return true end
     end
   end
-  return blocks, names
+  return false
 end
 
---- The command line that a matrix was pasted with, if any, and where.
-local function typed_command(text, before)
+--- Matrices of classes and of `topo -p2p`. One GPU alone has an X and no class.
+local function sort_out(grids)
+  local classes <const>, peers <const> = {}, {}
+  for _, one in ipairs(grids) do
+    if has(one, p2p) then peers[#peers + 1] = one
+    elseif has(one, class) or has(one, P "X" * -1) then classes[#classes + 1] = one end
+  end
+  return classes, peers
+end
+
+--- What the shell's prompt above a matrix says: the option of `nvidia-smi topo`, and its line.
+local function typed_option(text, before)
   local found, at
   for number, line in grammar.lines(text) do
     if number >= before then break end
@@ -75,96 +45,84 @@ local function typed_command(text, before)
   return found, at
 end
 
-local function choose(text, blocks)
-  local chosen, seen_p2p
-  for _, block in ipairs(blocks) do
-    if block.p2p then
-      seen_p2p = seen_p2p or block
-    elseif next(block.rows) then
-      chosen = chosen or block
-    end
-  end
-  if chosen then
-    local option <const>, at <const> = typed_command(text, chosen.line)
+local function choose(text, grids)
+  local classes <const>, peers <const> = sort_out(grids)
+  local one <const> = classes[1]
+  if one then
+    local option <const>, at <const> = typed_option(text, one.line)
     if option == "-mp" or option == "--matrix_pci" then
       refuse(at, "'topo %s' shows PCIe alone and hides NVLink, run '%s'", option, COMMAND)
     end
-    return chosen
+    return one, classes[2]
   end
-  if seen_p2p then
-    refuse(seen_p2p.line, "a matrix of 'topo -p2p', which says what can reach what, not how fast; run '%s'", COMMAND)
+  if peers[1] then
+    refuse(peers[1].line, "a matrix of 'topo -p2p', which says what can reach what, not how fast; run '%s'", COMMAND)
   end
-  if blocks[1] then refuse(blocks[1].line, "a header without rows, expected the whole output of '%s'", COMMAND) end
+  if grids[1] then refuse(grids[1].line, "a header and no rows of classes, expected the whole output of '%s'", COMMAND) end
   local number <const>, line <const> = grammar.lines(text)()
-  refuse(number or 1, "'%s' and no header 'GPU0 GPU1 ...' below, expected the output of '%s'", grammar.quote(line or ""), COMMAND)
+  refuse(number, "'%s' and no header 'GPU0 GPU1 ...' below, expected the output of '%s'", grammar.quote(line or ""), COMMAND)
 end
 
-local function gpus_of(block)
-  local gpus <const> = {}
-  for _, name in ipairs(block.devices) do
-    if gpu:match(name) then gpus[#gpus + 1] = name end
-  end
-  return gpus
-end
-
---- The class between two devices by the row of the first.
-local function cell(block, row, column) return block.rows[row].cells[block.index[column]] end
-
-local function check_gpu_rows(block, gpus)
-  for _, name in ipairs(gpus) do
-    local row <const> = block.rows[name]
-    if not row then
-      refuse(block.line, "no row '%s' below, expected the whole output of '%s'", name, COMMAND)
-    end
-    if #row.cells < #block.devices then
-      refuse(row.line, "row %s has %d classes (X, NV#, PIX, PXB, PHB, NODE, SYS), expected %d: was the line cut or wrapped?",
-        name, #row.cells, #block.devices)
-    end
-    for _, other in ipairs(gpus) do
-      local here <const> = cell(block, name, other)
-      if (here == "X") ~= (name == other) then
-        refuse(row.line, "%s to %s is '%s', expected X on the diagonal and there alone", name, other, here)
+local function matrix_of(one, gpus, warnings)
+  local matrix <const>, unknown <const> = grid.square(one, gpus, class, "X", COMMAND), {}
+  for i, row in ipairs(matrix) do
+    for j, cell in ipairs(row) do
+      if cell == "N/A" then
+        row[j] = "SYS"
+        if i < j then unknown[#unknown + 1] = gpus[i] .. "-" .. gpus[j] end
       end
-    end
-  end
-end
-
---- The classes among the GPUs; it must be the same there and back.
-local function matrix_of(block, gpus, warnings)
-  local matrix <const>, unknown <const> = {}, {}
-  for i, name in ipairs(gpus) do
-    matrix[i] = {}
-    for j, other in ipairs(gpus) do
-      local there <const>, back <const> = cell(block, name, other), cell(block, other, name)
-      if there ~= back then
-        refuse(block.rows[name].line, "%s to %s is %s, but %s to %s is %s; expected the same both ways", name, other, there, other,
-          name, back)
-      end
-      if there == "N/A" and i < j then unknown[#unknown + 1] = name .. "-" .. other end
-      matrix[i][j] = there == "N/A" and "SYS" or there
     end
   end
   if unknown[1] then
-    warnings[#warnings + 1] = ("line %d: %s N/A, taken as the slowest, SYS"):format(block.line, table.concat(unknown, ", "))
+    warnings[#warnings + 1] = ("line %d: %s N/A, taken as the slowest, SYS"):format(one.line, table.concat(unknown, ", "))
   end
   return matrix
 end
 
-local function nics_of(block, gpus, names, warnings)
+--- The legend's names of cards: NIC0: mlx5_0.
+local function legend_of(text)
+  local names <const> = {}
+  for _, line in grammar.lines(text) do
+    local nic <const>, own <const> = nic_name:match(line)
+    if nic then names[nic] = own end
+  end
+  return names
+end
+
+local function nics_of(one, gpus, names, warnings)
   local nics <const>, missing <const> = {}, {}
-  for _, name in ipairs(block.devices) do
-    if not gpu:match(name) then
-      local classes <const> = {}
-      for i, one in ipairs(gpus) do classes[i] = cell(block, one, name) end
-      nics[#nics + 1] = { name = names[name] or name, affinity = classes }
-      if not block.rows[name] then missing[#missing + 1] = name end
+  for _, name in ipairs(one.devices) do
+    if not grid.gpu:match(name) then
+      local affinity <const> = {}
+      for i, gpu in ipairs(gpus) do
+        local row <const> = one.rows[gpu]
+        local cell <const> = row.cells[one.index[name]] or ""
+        if not class:match(cell) then
+          refuse(row.line, "%s to %s is '%s', expected what '%s' prints: was the line cut or wrapped?", gpu, grammar.quote(name),
+            grammar.quote(cell), COMMAND)
+        end
+        affinity[i] = cell ~= "N/A" and cell or nil
+      end
+      nics[#nics + 1] = { name = names[name] or name, affinity = affinity }
+      if not one.rows[name] then missing[#missing + 1] = name end
     end
   end
   if missing[1] then
     warnings[#warnings + 1] = ("line %d: no rows %s, was the end cut off? (the rows of the GPUs say all that is needed)"):format(
-      block.line, table.concat(missing, ", "))
+      one.line, grammar.quote(table.concat(missing, ", ")))
   end
   return nics[1] and nics
+end
+
+--- A list of the same GPUs in the same paste, or their number alone.
+local function gpus_of(text, count, warnings)
+  local listed <const> = csv.find(text, { with_header = true }, warnings)
+  if listed and #listed.all == count then return listed.gpus end
+  if listed then
+    warnings[#warnings + 1] = ("line %d: the list names %d whole GPUs, the matrix %d: the list is not used"):format(listed.line,
+      #listed.all, count)
+  end
+  return { { count = count } }
 end
 
 return grammar.reader {
@@ -173,36 +131,20 @@ return grammar.reader {
   command = COMMAND,
 
   sniff = function(text)
-    local sure = 0
-    local ok <const>, blocks <const> = pcall(blocks_of, text)
-    if not ok then return 0.6 end
-    for _, block in ipairs(blocks) do
-      if next(block.rows) and block.rows[next(block.rows)].cells[1] then sure = 0.95 end
-    end
-    return math.max(sure, text:find "nvidia%-smi topo %-m" and 0.6 or 0)
+    local classes <const> = sort_out(grid.all(text))
+    return classes[1] and 0.95 or text:find "nvidia%-smi%s+topo%s+%-%-?m" and 0.6 or 0
   end,
 
-  --- Facts of one node: matrix, nics with their class to each GPU; NUMA ids are labels and are not read.
+  --- Facts of one node: matrix, nics with their class to each GPU. NUMA ids are labels and are not read.
   read = function(text)
-    local blocks <const>, names <const> = blocks_of(text)
-    local block <const> = choose(text, blocks)
-    local warnings <const> = {}
-    local gpus <const> = gpus_of(block)
-    check_gpu_rows(block, gpus)
-    local node <const> = { matrix = matrix_of(block, gpus, warnings), nics = nics_of(block, gpus, names, warnings) }
-    for _, other in ipairs(blocks) do
-      if other ~= block and not other.p2p and next(other.rows) then
-        warnings[#warnings + 1] = ("line %d: a second matrix is not read, expected one node a file"):format(other.line)
-      end
+    local one <const>, second <const> = choose(text, grid.all(text))
+    local warnings <const>, gpus <const> = {}, grid.gpus(one)
+    local node <const> = { matrix = matrix_of(one, gpus, warnings) }
+    node.nics = nics_of(one, gpus, legend_of(text), warnings)
+    if second then
+      warnings[#warnings + 1] = ("line %d: a second matrix is not read, expected one node a file"):format(second.line)
     end
-    local listed <const> = csv.find(text, { with_header = true }, warnings)
-    node.gpus = { { count = #gpus } }
-    if listed and #listed.all == #gpus and not listed.left_out then
-      node.gpus = listed.gpus
-    elseif listed then
-      warnings[#warnings + 1] = ("line %d: the list names %d whole GPUs, the matrix %d: the list is not used"):format(listed.line,
-        #listed.all, #gpus)
-    end
+    node.gpus = gpus_of(text, #gpus, warnings)
     return { nodes = { node }, warnings = warnings }
   end,
 }
