@@ -85,7 +85,7 @@ local h100_fsdp <const> = {
 local gh200 <const> = {
   source = "25 GH200 runs of Sailor (Megatron-DeepSpeed in FP32)",
   fitted = {
-    gemm_efficiency = 0.93, memory_efficiency = 0.363, launch_s = 1.42e-3, tp_link_share = 0.675, tp_latency_s = 189e-6, step_s = 1.2e-3,
+    gemm_efficiency = 0.95, memory_efficiency = 0.5, launch_s = 1.46e-3, tp_link_share = 0.6, tp_latency_s = 60e-6, step_s = 0.8e-3,
   },
 }
 local b200 <const> = {
@@ -122,6 +122,10 @@ local t4 <const> = {
     step_s = 1.1e-3, network_share = 0.319, dp_network_share = 0.264,
   },
 }
+local geforce_turing <const> = {
+  source = "Sailor's profiles of OPT-350M's layers on Titan RTX and RTX 2080 Ti (FP32)", base = t4,
+  fitted = { gemm_efficiency = 0.93, memory_efficiency = 0.65, launch_s = 1.4e-3 },
+}
 local amd <const> = { source = "best GEMM of MI300X, stas00/ml-engineering", fitted = { gemm_efficiency = 0.51 } }
 local gaudi <const> = { source = "best GEMM of Gaudi 3, stas00/ml-engineering", fitted = { gemm_efficiency = 0.74 } }
 
@@ -135,11 +139,14 @@ local architectures <const> = {
   Blackwell = { megatron = b200 },
   Volta = { megatron = v100, oneflow = v100_oneflow, ["megatron-deepspeed"] = v100_deepspeed },
   Turing = { megatron = t4 },
+  ["Turing, 250 W"] = { megatron = geforce_turing }, -- a T4 has 70 W
   CDNA2 = { megatron = amd, borrowed = true },
   CDNA3 = { megatron = amd },
   Gaudi2 = { megatron = gaudi, borrowed = true },
   Gaudi3 = { megatron = gaudi },
 }
+
+local of_key <const> = { ["titan-rtx"] = "Turing, 250 W", rtx2080ti = "Turing, 250 W", rtx2080 = "Turing, 250 W" }
 
 local function find(set, name)
   while set do
@@ -150,11 +157,11 @@ local function find(set, name)
 end
 
 --- All constants of a GPU, for the cost model and for the plan's list.
----@param arch string architecture of the catalogue
+---@param device { arch: string, key: string? } record of the catalogue
 ---@param use { moe: boolean, stack: string }
 ---@return table[] { name, value, unit, from, source }, always in the same order
-function constants.list(arch, use)
-  local family <const> = architectures[arch]
+function constants.list(device, use)
+  local family <const> = architectures[of_key[device.key] or device.arch]
   local set <const> = family and (use.stack ~= "megatron" and family[use.stack] or use.moe and family.moe or family.megatron)
   local list <const> = {}
   for i, one in ipairs(known) do

@@ -46,6 +46,6 @@ return {
     ["ib-edr"] = { network_share = 0.68, dp_network_share = 0.579, source = "14 runs of DLPerf on V100" },
     ["ethernet-50"] = { network_share = 0.319, dp_network_share = 0.264, source = "37 runs of AMP on T4" },
     ["ethernet-10"] = { network_share = 0.75, dp_network_share = 0.384, source = "34 runs of AMP on V100 and T4" },
-    ["slingshot-11"] = { network_share = 0.891, dp_network_share = 0.645, source = "25 runs of Sailor on GH200" },
+    ["slingshot-11"] = { network_share = 0.97, dp_network_share = 0.74, source = "25 runs of Sailor on GH200" },
   },
 }

@@ -19,7 +19,7 @@ local time_parts <const> = {
 --- The constants in use on an island, for the plan's list.
 ---@return table[] { name, value, unit, from, source }
 local function constants_of(island, ctx)
-  local list <const> = constants.list(island.device.arch, { moe = ctx.model.experts > 0, stack = ctx.options.stack })
+  local list <const> = constants.list(island.device, { moe = ctx.model.experts > 0, stack = ctx.options.stack })
   local own <const>, given <const> = island.device.constants or {}, ctx.options.constants
   local of_type <const> = (ctx.options.gpus[island.gpu] or {}).constants or {}
   for _, one in ipairs(list) do

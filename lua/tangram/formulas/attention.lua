@@ -34,6 +34,13 @@ function attention.qkv_width(s)
   return q + k + v
 end
 
+--- Bytes read and written a score forward and backward, at two bytes a number. Scale, mask and softmax are one kernel in 16 bits
+--- (Megatron's fused softmax); in FP32 there is none: each of the three reads and writes all scores.
+local function score_passes(s)
+  if s.y == 4 then return 8, 28 end
+  return 13, 11
+end
+
 --- Scores, then values: the core's forward and backward.
 ---@param s table setting
 ---@param kind string "full" or "sliding"
@@ -51,7 +58,8 @@ function attention.core(s, kind)
   end
   local products_s <const> = square * s.s_per_flop / k.unfused_share
   local scores_s <const> = s.b * m.heads * seq * seq / ranks * s.y / 2 * s.s_per_byte
-  return products_s + 13 * scores_s + 4 * k.kernel_s, 2 * products_s + 11 * scores_s + 6 * k.kernel_s
+  local forward <const>, backward <const> = score_passes(s)
+  return products_s + forward * scores_s + 4 * k.kernel_s, 2 * products_s + backward * scores_s + 6 * k.kernel_s
 end
 
 --- Ring exchange of keys and values under context parallelism.

@@ -176,7 +176,7 @@ local RECENT <const> = { Hopper = true, Blackwell = true }
 
 ---@param row table of measured.rows
 ---@param gpus table<string, table> GPUs' own records
----@return table { model, training, strategy, pp, vpp, bounds, microbatches, ranks, network, stack, constants, assumed }
+---@return table { model, training, strategy, pp, vpp, bounds, microbatches, ranks, network, stack, constants, p2p?, assumed }
 function setup.of(row, gpus)
   if row.wrong then error(row.wrong, 0) end
   for _, name in ipairs { "gpu", "n_gpus", "layers", "hidden", "gbs" } do
@@ -188,8 +188,8 @@ function setup.of(row, gpus)
   end
   local source <const> = sources.of(row)
   local get <const>, assumed <const> = reader(row, source)
-  local ranks <const> = machine.ranks(row, gpus)
-  local per_node <const> = math.min(get("gpus_per_node", 8), row.n_gpus)
+  local ranks <const> = machine.ranks(row, gpus, source)
+  local per_node <const> = math.min(get("gpus_per_node", 8), machine.shortest_run(ranks)) -- a node has one type
   local recent <const> = RECENT[ranks[1].arch]
   local model <const> = model_of(row, source, get)
   local stack <const> = stack_of(row, source)
@@ -205,7 +205,7 @@ function setup.of(row, gpus)
   if row.seq_par == nil then sp = recent or false end
   return {
     model = model, pp = d.pp, vpp = d.vpp, bounds = bounds_of(row, d.pp * d.vpp), microbatches = microbatches, ranks = ranks,
-    gpus_per_node = get("gpus_per_node", 8), network = network, stack = stack, constants = source.constants or {},
+    gpus_per_node = per_node, network = network, stack = stack, constants = source.constants or {},
     assumed = assumed,
     training = training.check {
       global_batch = mbs * d.dp * microbatches, seq_len = get("seq"), precision = precision_of(get("precision", "bf16")),
@@ -215,7 +215,7 @@ function setup.of(row, gpus)
       dp = d.dp, tp = d.tp, cp = d.cp, ep = d.ep, zero = zero_of(get("zero", stack == "fsdp" and "3" or recent and "1" or "0")),
       recompute = recompute_of(get("recompute", "none")), sp = sp and d.tp > 1,
     },
-    attention_square = source.attention_square or false,
+    attention_square = source.attention_square or false, p2p = source.p2p, partitioned = source.partitioned,
   }
 end
 

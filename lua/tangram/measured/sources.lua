@@ -12,11 +12,20 @@ end
 
 --- Sailor's runs: no dropout (memory grows by one copy of the scores a sample), two FP32 copies beside weights and gradients.
 local function fp32_deepspeed(fields)
-  local constants <const> = { copy_bytes = 8, context_bytes = 4 * GIB }
+  local constants <const> = { copy_bytes = 8, context_bytes = 4 * GIB, tp_backward_exposed = 1 } -- the last: its profiles' tp 1 to 8
   for name, value in pairs(fields.constants or {}) do constants[name] = value end
   fields.stack, fields.attention, fields.constants = "megatron-deepspeed", "unfused", constants
   return fields
 end
+
+--- Sailor's MIT nodes. Inside: all-reduces in its profiles of OPT-350M's layers, the time at tp n beyond an n-th of that at tp 1
+--- (pairs of RTX 3090 have a bridge). Between nodes: the largest rates of its multizone_bandwidths_het.json. 11 GB: the Ti.
+local by_pcie <const> = { [2] = 3.8e9, [4] = 4.6e9, [8] = 4.8e9 }
+local mit_nodes <const> = {
+  ["RTX-3090"] = { like = "rtx3090", intra = { [2] = 28e9, [4] = 4.75e9, [8] = 1.6e9 }, network_bytes_per_s = 0.116e9 },
+  ["RTX-2080"] = { like = "rtx2080ti", intra = by_pcie, network_bytes_per_s = 2.86e9 },
+  ["Titan-RTX"] = { like = "titan-rtx", intra = by_pcie, network_bytes_per_s = 2.86e9 },
+}
 
 local by_key <const> = {
   vtrain_multi = megatron_gpt { link = "ethernet-100", ports = 8, stack = "megatron-deepspeed" },
@@ -34,8 +43,8 @@ local by_key <const> = {
   amp_t4 = megatron_gpt { stack = "megatron-deepspeed", assume = { recompute = "full" } },
   amp_het = megatron_gpt { stack = "megatron-deepspeed", assume = { recompute = "full" }, link = "ethernet-10" },
   sailor_gh200 = fp32_deepspeed { vocab = { ["GPT-Neo-2.7B"] = 50257 } }, -- as published; its profile has no more
-  sailor_mit = fp32_deepspeed { -- network not stated, and slow inside the nodes too: shares of 10 Gb/s and PCIe, fitted on its 8 runs
-    constants = { pcie_link_share = 0.1, network_share = 0.62, dp_network_share = 0.07 },
+  sailor_mit = fp32_deepspeed {
+    p2p = "blocking", partitioned = true, nodes = mit_nodes, constants = { network_share = 1, dp_network_share = 1 },
   },
   simumax_b200 = { gradient_bytes = 4, constants = { reduce_overlaps = 0 } }, -- no overlap by design, fp32 gradients
   nemo_longseq = { assume = { mbs = 1 } },
@@ -44,7 +53,8 @@ local by_key <const> = {
 
 --- What is known of a row's source; an empty record for one that is not listed.
 ---@param row table
----@return table { stack?, attention?, attention_square?, dropout?, vocab?, link?, ports?, gradient_bytes?, assume?, constants? }
+---@return table { stack?, attention?, attention_square?, dropout?, vocab?, link?, ports?, gradient_bytes?, assume?, constants?,
+---  nodes?, p2p?, partitioned? }
 function sources.of(row) return by_key[row.source_key or ""] or {} end
 
 return sources
