@@ -81,7 +81,7 @@ local function attention_times(s, atom, terms)
   add(terms, "compute_s", gemm.passes(s, attention.projections_s(s)))
   add(terms, "attention_s", core_forward_s, core_backward_s)
   add(terms, "memory_bound_s", gemm.elementwise(s, 11 * s.model.hidden / s.u + 4 * attention.qkv_width(s) / s.t, 3))
-  add(terms, "cp_s", attention.ring(s))
+  add(terms, "cp_s", attention.ring(s, core_forward_s, core_backward_s))
   tensor_parallel(s, terms)
   return core_forward_s
 end
