@@ -52,8 +52,8 @@ local known <const> = {
 local a100 <const> = {
   source = "422 A100 runs: vTrain, BigScience, llm-foundry, Narayanan et al. 2021, Korthikanti et al. 2022",
   fitted = {
-    gemm_efficiency = 0.93, flash_efficiency = 0.439, flash_backward_factor = 1.6, memory_efficiency = 0.612, launch_s = 1.12e-3,
-    launch_rank_s = 31e-6, tp_link_share = 0.95, tp_latency_s = 65e-6, dp_link_share = 0.705,
+    gemm_efficiency = 0.898, flash_efficiency = 0.443, flash_backward_factor = 1.6, memory_efficiency = 0.613, launch_s = 1.12e-3,
+    launch_rank_s = 32e-6, tp_link_share = 0.826, tp_latency_s = 62e-6, dp_link_share = 0.85,
   },
 }
 local h100_dense <const> = {
@@ -85,7 +85,7 @@ local h100_fsdp <const> = {
 local gh200 <const> = {
   source = "25 GH200 runs of Sailor (Megatron-DeepSpeed in FP32)",
   fitted = {
-    gemm_efficiency = 0.95, memory_efficiency = 0.5, launch_s = 1.46e-3, tp_link_share = 0.6, tp_latency_s = 60e-6, step_s = 0.8e-3,
+    gemm_efficiency = 0.95, memory_efficiency = 0.5, launch_s = 1.45e-3, tp_link_share = 0.7, tp_latency_s = 90e-6, step_s = 0.7e-3,
   },
 }
 local b200 <const> = {
@@ -113,13 +113,13 @@ local v100_oneflow <const> = {
 }
 local v100_deepspeed <const> = {
   source = "34 runs of AMP on V100 and T4 together (Megatron-DeepSpeed)", base = v100,
-  fitted = { gemm_efficiency = 0.8, memory_efficiency = 0.73, launch_s = 2.6e-3, tp_link_share = 0.55, step_s = 12e-3 },
+  fitted = { gemm_efficiency = 0.8, memory_efficiency = 0.77, launch_s = 2.4e-3, tp_link_share = 0.6, step_s = 9.5e-3 },
 }
 local t4 <const> = {
   source = "37 T4 runs of AMP (Megatron-DeepSpeed)",
   fitted = {
-    gemm_efficiency = 0.747, memory_efficiency = 0.409, launch_s = 2.91e-3, launch_rank_s = 19e-6, pcie_link_share = 0.275,
-    step_s = 1.1e-3, network_share = 0.319, dp_network_share = 0.264,
+    gemm_efficiency = 0.747, memory_efficiency = 0.404, launch_s = 2.89e-3, launch_rank_s = 30e-6, pcie_link_share = 0.249,
+    step_s = 1.1e-3, network_share = 0.336, dp_network_share = 0.284,
   },
 }
 local geforce_turing <const> = {

@@ -164,6 +164,7 @@ local function stack_of(row, source)
   local schedule <const> = (row.schedule or ""):lower()
   if schedule:find "fsdp" then return "fsdp" end
   if schedule:find "deepspeed" then return "megatron-deepspeed" end
+  if (row.zero or ""):find "^3" and (row.tp or 1) * (row.pp or 1) == 1 then return "fsdp" end -- Megatron shards no weights
   return "megatron"
 end
 

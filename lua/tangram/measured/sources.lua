@@ -4,6 +4,9 @@ local sources <const> = {}
 
 local GIB <const> = 2 ^ 30
 
+--- `partitioned`: ranks of tensor parallelism send a part each to the next stage (DeepSpeed's pipelines; Megatron-LM's scatter and
+--- gather from 2021 on), not the whole.
+
 --- GPT of 2019 to 2022 on Megatron: unfused attention, dropout.
 local function megatron_gpt(fields)
   fields.attention, fields.dropout = fields.attention or "unfused", true
@@ -14,7 +17,7 @@ end
 local function fp32_deepspeed(fields)
   local constants <const> = { copy_bytes = 8, context_bytes = 4 * GIB, tp_backward_exposed = 1 } -- the last: its profiles' tp 1 to 8
   for name, value in pairs(fields.constants or {}) do constants[name] = value end
-  fields.stack, fields.attention, fields.constants = "megatron-deepspeed", "unfused", constants
+  fields.stack, fields.attention, fields.constants, fields.partitioned = "megatron-deepspeed", "unfused", constants, true
   return fields
 end
 
@@ -28,25 +31,26 @@ local mit_nodes <const> = {
 }
 
 local by_key <const> = {
-  vtrain_multi = megatron_gpt { link = "ethernet-100", ports = 8, stack = "megatron-deepspeed" },
-  vtrain_single = megatron_gpt { link = "ethernet-100", ports = 8, stack = "megatron-deepspeed" },
-  bigscience_a100 = megatron_gpt {
+  vtrain_multi = megatron_gpt { link = "ethernet-100", ports = 8, stack = "megatron-deepspeed", partitioned = true },
+  vtrain_single = megatron_gpt { link = "ethernet-100", ports = 8, stack = "megatron-deepspeed", partitioned = true },
+  bigscience_a100 = megatron_gpt { -- its messages fit whole ones better
     stack = "megatron-deepspeed", assume = { heads = 64 },
     constants = { context_bytes = 12.5 * GIB }, -- what is printed counts the allocator's reserve
   },
-  megatron_sc21 = megatron_gpt {}, korthikanti22 = megatron_gpt {},
+  megatron_sc21 = megatron_gpt { partitioned = true }, korthikanti22 = megatron_gpt { partitioned = true },
   megatron_2020 = megatron_gpt { -- gives the printed FLOP/s to 0.1 %; 1 and 128 replicas take nearly the same time, so it overlaps
     assume = { seq = 1024, vocab = 51200, recompute = "full" }, constants = { reduce_overlaps = 1 },
   },
   dlperf_megatron_v100 = megatron_gpt {},
   dlperf_oneflow_v100 = megatron_gpt { stack = "oneflow", constants = { network_share = 1, dp_network_share = 0.66 } },
-  amp_t4 = megatron_gpt { stack = "megatron-deepspeed", assume = { recompute = "full" } },
-  amp_het = megatron_gpt { stack = "megatron-deepspeed", assume = { recompute = "full" }, link = "ethernet-10" },
+  amp_t4 = megatron_gpt { stack = "megatron-deepspeed", partitioned = true, assume = { recompute = "full" } },
+  amp_het = megatron_gpt { stack = "megatron-deepspeed", partitioned = true, assume = { recompute = "full" }, link = "ethernet-10" },
   sailor_gh200 = fp32_deepspeed { vocab = { ["GPT-Neo-2.7B"] = 50257 } }, -- as published; its profile has no more
   sailor_mit = fp32_deepspeed {
-    p2p = "blocking", partitioned = true, nodes = mit_nodes, constants = { network_share = 1, dp_network_share = 1 },
+    p2p = "blocking", nodes = mit_nodes, constants = { network_share = 1, dp_network_share = 1 },
   },
   simumax_b200 = { gradient_bytes = 4, constants = { reduce_overlaps = 0 } }, -- no overlap by design, fp32 gradients
+  mbridge_h100 = { stack = "megatron" }, -- its FSDP is Megatron's too
   nemo_longseq = { assume = { mbs = 1 } },
   mcore_h100 = { assume = { mbs = 1 }, attention_square = true }, -- its FLOP/s count the whole square,
 }
