@@ -8,7 +8,7 @@ local core <const> = require "tangram.core"
 local constants <const> = {}
 
 --- Software whose runs were fitted apart from each other.
-constants.stacks = { "megatron", "megatron-deepspeed", "fsdp", "oneflow" }
+constants.stacks = { "megatron", "megatron-deepspeed", "fsdp", "oneflow", "alpa" }
 
 local GIB <const> = 2 ^ 30
 local UNDETERMINED <const> = "carried over, not determined by data"
@@ -56,6 +56,10 @@ local a100 <const> = {
     launch_rank_s = 32e-6, tp_link_share = 0.826, tp_latency_s = 62e-6, dp_link_share = 0.85,
   },
 }
+--- Grouped products of experts, in BF16: below dense ones by a fifth.
+local a100_moe <const> = {
+  source = "48 A100 runs of LAER-MoE with experts, fully sharded and static", base = a100, fitted = { gemm_efficiency = 0.76 },
+}
 local h100_dense <const> = {
   source = "24 H100 runs of Megatron-Core: Megatron-Bridge, Megatron-LM, NeMo",
   fitted = {
@@ -66,12 +70,12 @@ local h100_dense <const> = {
     launch_s = 0.3e-3, reduce_overlaps = 1, fsdp_exposed = 0.236, ep_network_share = 0.39, logit_bytes = 6, tp_backward_exposed = 0.5,
   },
 }
---- Those runs are all FP8 and tell the product of efficiency and gain, 0.777. It is split so that grouped products in BF16 stay
---- below dense ones by a fifth; small experts gain little from FP8.
+--- Those runs are all FP8 and tell the product of efficiency and gain, 0.777. It is split so that grouped products in BF16 are to
+--- dense ones as on A100; small experts gain little from FP8.
 local h100_moe <const> = {
   source = "8 H100 runs of Megatron-Bridge with experts, FP8", base = h100_dense,
   fitted = {
-    gemm_efficiency = 0.7, fp8_gain = 1.11, memory_efficiency = 0.411, kernel_s = 8.7e-6, ep_network_share = 0.39, ep_latency_s = 54e-6,
+    gemm_efficiency = 0.743, fp8_gain = 1.046, memory_efficiency = 0.411, kernel_s = 8.7e-6, ep_network_share = 0.39, ep_latency_s = 54e-6,
   },
 }
 local h100_fsdp <const> = {
@@ -85,7 +89,7 @@ local h100_fsdp <const> = {
 local gh200 <const> = {
   source = "25 GH200 runs of Sailor (Megatron-DeepSpeed in FP32)",
   fitted = {
-    gemm_efficiency = 0.95, memory_efficiency = 0.5, launch_s = 1.45e-3, tp_link_share = 0.7, tp_latency_s = 90e-6, step_s = 0.7e-3,
+    gemm_efficiency = 0.9, memory_efficiency = 0.522, launch_s = 1.35e-3, tp_link_share = 0.66, tp_latency_s = 145e-6, step_s = 0.65e-3,
   },
 }
 local b200 <const> = {
@@ -115,6 +119,10 @@ local v100_deepspeed <const> = {
   source = "34 runs of AMP on V100 and T4 together (Megatron-DeepSpeed)", base = v100,
   fitted = { gemm_efficiency = 0.8, memory_efficiency = 0.77, launch_s = 2.4e-3, tp_link_share = 0.6, step_s = 9.5e-3 },
 }
+local v100_alpa <const> = {
+  source = "24 V100 runs of Alpa (XLA)", base = v100,
+  fitted = { gemm_efficiency = 0.784, memory_efficiency = 0.812, launch_s = 1.1e-3, tp_link_share = 0.56, dp_link_share = 0.381 },
+}
 local t4 <const> = {
   source = "37 T4 runs of AMP (Megatron-DeepSpeed)",
   fitted = {
@@ -133,11 +141,11 @@ local gaudi <const> = { source = "best GEMM of Gaudi 3, stas00/ml-engineering", 
 --- `megatron`. An architecture with no runs of its own borrows the nearest one's sets, as defaults; any other has the values of
 --- `known`.
 local architectures <const> = {
-  Ampere = { megatron = a100 },
+  Ampere = { megatron = a100, moe = a100_moe },
   Ada = { megatron = a100, borrowed = true },
   Hopper = { megatron = h100_dense, moe = h100_moe, fsdp = h100_fsdp, ["megatron-deepspeed"] = gh200 },
   Blackwell = { megatron = b200 },
-  Volta = { megatron = v100, oneflow = v100_oneflow, ["megatron-deepspeed"] = v100_deepspeed },
+  Volta = { megatron = v100, oneflow = v100_oneflow, ["megatron-deepspeed"] = v100_deepspeed, alpa = v100_alpa },
   Turing = { megatron = t4 },
   ["Turing, 250 W"] = { megatron = geforce_turing }, -- a T4 has 70 W
   CDNA2 = { megatron = amd, borrowed = true },

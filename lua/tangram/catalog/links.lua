@@ -45,7 +45,8 @@ return {
     ["roce"] = { network_share = 0.945, source = "100 runs of llm-foundry on A100" },
     ["ib-edr"] = { network_share = 0.68, dp_network_share = 0.579, source = "14 runs of DLPerf on V100" },
     ["ethernet-50"] = { network_share = 0.336, dp_network_share = 0.284, source = "37 runs of AMP on T4" },
+    ["ethernet-25"] = { network_share = 0.95, dp_network_share = 0.55, source = "24 runs of Alpa on V100" },
     ["ethernet-10"] = { network_share = 0.665, dp_network_share = 0.397, source = "34 runs of AMP on V100 and T4" },
-    ["slingshot-11"] = { network_share = 0.74, dp_network_share = 0.69, source = "25 runs of Sailor on GH200" },
+    ["slingshot-11"] = { network_share = 0.243, dp_network_share = 0.56, source = "25 runs of Sailor on GH200" },
   },
 }

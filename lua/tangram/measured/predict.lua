@@ -55,6 +55,7 @@ local function model_of(plugin, s)
   for name, value in pairs(plugin.options) do options[name] = value end
   if fields.stack and not (plugin.given or {}).stack then options.stack = s.stack end
   if fields.network then options.network = "nominal" end
+  if fields.imbalance and s.imbalance then options.imbalance = s.imbalance end
   if fields.constants then
     for name, value in pairs(options.constants) do constants[name] = value end
     options.constants = constants

@@ -45,9 +45,20 @@ local by_key <const> = {
   dlperf_oneflow_v100 = megatron_gpt { stack = "oneflow", constants = { network_share = 1, dp_network_share = 0.66 } },
   amp_t4 = megatron_gpt { stack = "megatron-deepspeed", partitioned = true, assume = { recompute = "full" } },
   amp_het = megatron_gpt { stack = "megatron-deepspeed", partitioned = true, assume = { recompute = "full" }, link = "ethernet-10" },
-  sailor_gh200 = fp32_deepspeed { vocab = { ["GPT-Neo-2.7B"] = 50257 } }, -- as published; its profile has no more
+  sailor_gh200 = fp32_deepspeed { -- as published; a layer's activations in Sailor's profile are those of 20 heads, not of 32
+    shapes = { ["GPT-Neo-2.7B"] = { vocab = 50257, heads = 20, head_dim = 128, kv_heads = 20 } },
+  },
   sailor_mit = fp32_deepspeed {
     p2p = "blocking", nodes = mit_nodes, constants = { network_share = 1, dp_network_share = 1 },
+  },
+  alpa = megatron_gpt { partitioned = true, assume = { zero = "0" } },
+  aceso = megatron_gpt { -- rates of its p2p files at the largest messages
+    nodes = { ["V100-SXM2-32GB"] = { like = "v100-sxm2-32", intra = 45.6e9, network_bytes_per_s = 5.84e9 } },
+    constants = { network_share = 1, dp_network_share = 1 },
+  },
+  galvatron_laer = { -- rates inside and between nodes as its own cost model has them
+    nodes = { ["A100-SXM4-80GB"] = { like = "a100-sxm4-80", intra = 216e9, network_bytes_per_s = 89e9 } },
+    constants = { network_share = 1, dp_network_share = 1 },
   },
   simumax_b200 = { gradient_bytes = 4, constants = { reduce_overlaps = 0 } }, -- no overlap by design, fp32 gradients
   mbridge_h100 = { stack = "megatron" }, -- its FSDP is Megatron's too
@@ -57,7 +68,7 @@ local by_key <const> = {
 
 --- What is known of a row's source; an empty record for one that is not listed.
 ---@param row table
----@return table { stack?, attention?, attention_square?, dropout?, vocab?, link?, ports?, gradient_bytes?, assume?, constants?,
+---@return table { stack?, attention?, attention_square?, dropout?, shapes?, link?, ports?, gradient_bytes?, assume?, constants?,
 ---  nodes?, p2p?, partitioned? }
 function sources.of(row) return by_key[row.source_key or ""] or {} end
 
