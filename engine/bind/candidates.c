@@ -1,4 +1,5 @@
 #include "bind/candidates.h"
+#include "bind/convert.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -152,7 +153,7 @@ static tg_status read_recompute(const reader *r, tg_strategy *out)
         if (word < 0)
             return refuse_value(r, "strategy.recompute", "'none', 'selective' or 'full'");
         out->recompute = (tg_recompute)word;
-        out->recompute_layers = out->recompute == TG_RECOMPUTE_FULL ? layers : -1;
+        out->recompute_layers = layers;
     }
     lua_pop(L, 1);
     return TG_OK;
@@ -328,18 +329,6 @@ tg_status tg_read_candidates(lua_State *L, int index, tg_arena *arena, tg_answer
     return status;
 }
 
-static void set_number(lua_State *L, const char *name, double value)
-{
-    lua_pushnumber(L, value);
-    lua_setfield(L, -2, name);
-}
-
-static void set_int(lua_State *L, const char *name, int value)
-{
-    lua_pushinteger(L, value);
-    lua_setfield(L, -2, name);
-}
-
 static void push_strategy(lua_State *L, const tg_strategy *strategy)
 {
     lua_newtable(L);
@@ -354,20 +343,19 @@ static void push_strategy(lua_State *L, const tg_strategy *strategy)
         lua_setfield(L, -2, strategy_fields[i].name);
     }
     lua_createtable(L, 0, 2);
-    lua_pushstring(L, recompute_names[strategy->recompute]);
-    lua_setfield(L, -2, "kind");
+    tg_set_text(L, "kind", recompute_names[strategy->recompute]);
     if (strategy->recompute_layers >= 0)
-        set_int(L, "layers", strategy->recompute_layers);
+        tg_set_integer(L, "layers", strategy->recompute_layers);
     lua_setfield(L, -2, "recompute");
-    lua_pushstring(L, offload_names[(strategy->offload_optimizer ? 1 : 0) + (strategy->offload_activations ? 2 : 0)]);
-    lua_setfield(L, -2, "offload");
+    tg_set_text(L, "offload",
+                offload_names[(strategy->offload_optimizer ? 1 : 0) + (strategy->offload_activations ? 2 : 0)]);
 }
 
 static void push_parts(lua_State *L, const char *name, const tg_part *parts, int count)
 {
     lua_createtable(L, 0, count);
     for (int i = 0; i < count; i++)
-        set_number(L, parts[i].name, parts[i].value);
+        tg_set_number(L, parts[i].name, parts[i].value);
     lua_setfield(L, -2, name);
 }
 
@@ -378,9 +366,9 @@ void tg_push_stage(lua_State *L, const tg_planned_stage *stage)
     for (size_t i = 0; i < STAGE_FIELDS; i++) {
         const void *at = (const char *)stage + stage_fields[i].offset;
         if (stage_fields[i].kind == INTEGER)
-            set_int(L, stage_fields[i].name, *(const int *)at);
+            tg_set_integer(L, stage_fields[i].name, *(const int *)at);
         else if (stage_fields[i].kind == NUMBER)
-            set_number(L, stage_fields[i].name, *(const double *)at);
+            tg_set_number(L, stage_fields[i].name, *(const double *)at);
     }
     push_strategy(L, &stage->strategy);
     lua_setfield(L, -2, "strategy");

@@ -13,50 +13,6 @@ const tg_terms *tg_check_terms(lua_State *L, int arg)
     return luaL_checkudata(L, arg, TERMS);
 }
 
-/* The list at field name, count numbers, in memory that lives while it stays on the stack: pushes one value. A missing
- * list is zeros. */
-static const double *check_list(lua_State *L, const char *name, int count, bool needed)
-{
-    int type = lua_getfield(L, 1, name);
-    if (type != LUA_TTABLE && (needed || type != LUA_TNIL))
-        luaL_error(L, "field '%s': expected a list of %d numbers, got %s", name, count, luaL_typename(L, -1));
-    if (type == LUA_TTABLE && luaL_len(L, -1) != count)
-        luaL_error(L, "field '%s': expected %d numbers as in time_s, got %d", name, count, (int)luaL_len(L, -1));
-    double *list = lua_newuserdatauv(L, (size_t)count * sizeof *list, 0);
-    for (int i = 0; i < count; i++) {
-        list[i] = 0;
-        if (type == LUA_TTABLE) {
-            lua_geti(L, -2, i + 1);
-            list[i] = lua_tonumber(L, -1);
-            if (lua_type(L, -1) != LUA_TNUMBER || !isfinite(list[i]) || list[i] < 0)
-                luaL_error(L, "field '%s[%d]': expected a finite number of at least 0, got %s", name, i + 1,
-                           luaL_tolstring(L, -1, NULL));
-            lua_pop(L, 1);
-        }
-    }
-    lua_remove(L, -2);
-    return list;
-}
-
-static const bool *check_booleans(lua_State *L, const char *name, int count)
-{
-    bool *list = lua_newuserdatauv(L, (size_t)count * sizeof *list, 0);
-    int type = lua_getfield(L, 1, name);
-    if (type != LUA_TTABLE && type != LUA_TNIL)
-        luaL_error(L, "field '%s': expected a list of booleans, got %s", name, luaL_typename(L, -1));
-    for (int i = 0; i < count; i++) {
-        list[i] = false;
-        if (type == LUA_TTABLE) {
-            if (lua_geti(L, -1, i + 1) != LUA_TBOOLEAN)
-                luaL_error(L, "field '%s[%d]': expected a boolean, got %s", name, i + 1, luaL_typename(L, -1));
-            list[i] = lua_toboolean(L, -1);
-            lua_pop(L, 1);
-        }
-    }
-    lua_pop(L, 1);
-    return list;
-}
-
 /* core.terms{ time_s = {…}, static_bytes = {…}, inflight_bytes = {…} [, transient_bytes = {…}] [, recomputable = {…},
  * recompute_s = {…}, recomputed_inflight_bytes = {…}, recompute_peak_bytes = {…}] [, stage_s] [, stage_static_bytes]
  * [, step_s = {…}] [, reduce_s = {…}] [, stage_step_s] [, stage_reduce_s] [, reduce_share = 1]
@@ -100,19 +56,19 @@ static int terms_new(lua_State *L)
     tg_split_terms from = {
         .atoms = atoms,
         .microbatches = tg_integer_field(L, 1, "microbatches", 1, INT32_MAX),
-        .time_s = check_list(L, "time_s", atoms, true),
-        .static_bytes = check_list(L, "static_bytes", atoms, true),
-        .inflight_bytes = check_list(L, "inflight_bytes", atoms, true),
-        .transient_bytes = check_list(L, "transient_bytes", atoms, false),
-        .recomputable = check_booleans(L, "recomputable", atoms),
-        .recompute_s = check_list(L, "recompute_s", atoms, false),
-        .recomputed_inflight_bytes = check_list(L, "recomputed_inflight_bytes", atoms, false),
-        .recompute_peak_bytes = check_list(L, "recompute_peak_bytes", atoms, false),
+        .time_s = tg_amounts_field(L, "time_s", atoms, true),
+        .static_bytes = tg_amounts_field(L, "static_bytes", atoms, true),
+        .inflight_bytes = tg_amounts_field(L, "inflight_bytes", atoms, true),
+        .transient_bytes = tg_amounts_field(L, "transient_bytes", atoms, false),
+        .recomputable = tg_flags_field(L, "recomputable", atoms, false),
+        .recompute_s = tg_amounts_field(L, "recompute_s", atoms, false),
+        .recomputed_inflight_bytes = tg_amounts_field(L, "recomputed_inflight_bytes", atoms, false),
+        .recompute_peak_bytes = tg_amounts_field(L, "recompute_peak_bytes", atoms, false),
         .stage_s = tg_number_field_or(L, 1, "stage_s", 0),
         .stage_static_bytes = tg_number_field_or(L, 1, "stage_static_bytes", 0),
         .capacity_bytes = tg_number_field(L, 1, "capacity_bytes"),
-        .step_s = check_list(L, "step_s", atoms, false),
-        .reduce_s = check_list(L, "reduce_s", atoms, false),
+        .step_s = tg_amounts_field(L, "step_s", atoms, false),
+        .reduce_s = tg_amounts_field(L, "reduce_s", atoms, false),
         .whole_static_bytes = tg_number_field_or(L, 1, "whole_static_bytes", 0),
         .whole_step_s = tg_number_field_or(L, 1, "whole_step_s", 0),
         .whole_reduce_s = tg_number_field_or(L, 1, "whole_reduce_s", 0),
@@ -306,6 +262,5 @@ void tg_open_terms(lua_State *L)
     static const luaL_Reg metamethods[] = {{"__len", terms_length}, {NULL, NULL}};
     tg_make_class(L, TERMS, methods, metamethods);
     luaL_setfuncs(L, functions, 0);
-    lua_pushinteger(L, TG_NO_LIMIT);
-    lua_setfield(L, -2, "no_limit");
+    tg_set_integer(L, "no_limit", TG_NO_LIMIT);
 }

@@ -255,7 +255,7 @@ function plan.build(setting, outcome)
     atoms = setting.own_atoms and #setting.atoms or nil, model = setting.model,
     cluster = filled_in(setting.cluster), training = setting.training,
     parallelizer = { name = setting.parallelizer.name, options = setting.parallelizer.options },
-    cost = { name = setting.cost_plugin.name, options = setting.cost_plugin.options }, target = core.null,
+    cost = { name = setting.cost_plugin.name, options = setting.cost_plugin.options }, target = spec.target or core.null,
     objective = spec.objective, p2p = spec.p2p, warmup = core.array(result.warmup), microbatches = result.best.microbatches,
     stopped = outcome.stopped or core.null, stages = stages, time_s = time_s, bound_s = bound_s, gap = 1 - bound_s / time_s,
     proved = not outcome.stopped and 1 - bound_s / time_s <= spec.gap + 1e-12, paper_s = result.paper_s,

@@ -1,6 +1,7 @@
 --- The policies of a planning and its cost model's links, as core.enumerate asks them: under limits, and so that a faulty one
 --- costs nothing but what it would have dropped. A function that fails once is not called again, and the report says so.
 local core <const> = require "tangram.core"
+local strategies <const> = require "tangram.strategies"
 
 local policies <const> = {}
 
@@ -62,12 +63,27 @@ local function callers(problem, name)
   return list
 end
 
+--- The pairs that no plan for the target can be of, whatever the adapter: too few layers, or no stage of the asked size.
+local function for_target(problem)
+  local mode <const>, sight <const> = problem.target, problem.sight(problem.parallelizer)
+  return {
+    name = "target",
+    call = function(index, first, last)
+      local island <const>, gpus <const> = problem.islands[index], mode.gpus
+      local stands <const> = not gpus or gpus <= island.gpus and strategies.lies_well(gpus, 1, island.gpus_per_node)
+        and not (mode.no_idle and island.gpus % gpus ~= 0)
+      return stands and sight.slice(first, last).layers >= mode.min_layers
+    end,
+  }
+end
+
 --- core.enumerate's keep, key, bound and link; nil where no plugin has the function.
 ---@param problem tangram.Problem
 ---@return table
 function policies.callbacks(problem)
   local keeping <const>, keyed <const>, bounding <const> =
     callers(problem, "keep"), callers(problem, "key"), callers(problem, "bound")
+  if problem.target then table.insert(keeping, 1, for_target(problem)) end
   local back <const> = {}
   back.keep = #keeping > 0 and function(island, first, last, microbatches)
     for _, policy in ipairs(keeping) do

@@ -231,7 +231,7 @@ describe("analytic: everywhere", function()
     { dp = 8, tp = 1 }, { dp = 1, tp = 8 }, { dp = 2, tp = 4, zero = 1 }, { dp = 4, tp = 2, zero = 2, recompute = "full" },
     { dp = 8, tp = 1, zero = 3, recompute = "selective" }, { dp = 2, tp = 2, cp = 2, recompute = { kind = "full", layers = 2 } },
     { dp = 8, tp = 1, ep = 8, zero = 1 }, { dp = 4, tp = 2, ep = 4, etp = 2 }, { dp = 8, tp = 1, fsep = true, zero = 3 },
-    { dp = 8, tp = 1, offload = "both", zero = 1 }, { dp = 2, tp = 4, recompute = { kind = "selective", layers = 3 } },
+    { dp = 8, tp = 1, offload = "both", zero = 1 }, { dp = 2, tp = 4, recompute = "selective" },
   }
   local numbers <const> = { "forward_s", "backward_s", "sync_s", "static_bytes", "inflight_bytes", "transient_bytes" }
   local gpus <const> = { { key = "a GPU of which little is known", fp16_flops = 1e14, memory_bytes = 16 * GIB } }

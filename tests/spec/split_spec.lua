@@ -201,7 +201,7 @@ describe("split", function()
       assert.error_matches(function() core.terms(terms) end, message)
     end
     refuses({ capacty_bytes = 1 }, "unknown field 'capacty_bytes' %(did you mean 'capacity_bytes'%?%)")
-    refuses({ static_bytes = { 1 } }, "'static_bytes': expected 2 numbers as in time_s, got 1")
+    refuses({ static_bytes = { 1 } }, "'static_bytes': expected a list of 2 numbers, got 1")
     refuses({ time_s = { 1, -1 } }, "'time_s%[2%]': expected a finite number of at least 0, got %-1")
     refuses({ time_s = { 1, 0 / 0 } }, "'time_s%[2%]': expected a finite")
     refuses({ time_s = {} }, "expected 1 to 1024 atoms")
