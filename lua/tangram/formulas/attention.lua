@@ -62,7 +62,8 @@ function attention.core(s, kind)
   return products_s + forward * scores_s + 4 * k.kernel_s, 2 * products_s + backward * scores_s + 6 * k.kernel_s
 end
 
---- Ring exchange of keys and values under context parallelism: what the core's blocks do not hide, and at least a share.
+--- Ring exchange of keys and values under context parallelism: what the core's blocks do not hide, and at least a share. Only
+--- fused kernels exist in blocks that hide it.
 ---@param s table setting
 ---@param core_forward_s number
 ---@param core_backward_s number
@@ -71,7 +72,7 @@ function attention.ring(s, core_forward_s, core_backward_s)
   if s.c == 1 then return 0, 0 end
   local _, k <const>, v <const> = core_widths(s.model)
   local forward_s <const> = (s.c - 1) * s.y * s.tokens * (k + v) / s.t * s.cp_s_per_byte
-  local backward_s <const>, least <const> = 2 * forward_s, s.k.cp_exposed -- gradients go round as well
+  local backward_s <const>, least <const> = 2 * forward_s, s.flash and s.k.cp_exposed or 1 -- gradients go round as well
   return math.max(least * forward_s, forward_s - core_forward_s), math.max(least * backward_s, backward_s - core_backward_s)
 end
 
