@@ -6,7 +6,7 @@ local fatal <const>, warning <const> = finding.fatal, finding.warning
 local again <const>, differing <const>, divisors <const> = finding.again, finding.differing, finding.divisors
 
 local checks <const> = { fatal = fatal, warning = warning }
-for _, part in ipairs { "tangram.output.checks_recompute", "tangram.output.checks_devices" } do
+for _, part in ipairs { "tangram.output.checks_recompute", "tangram.output.checks_devices", "tangram.output.checks_limits" } do
   for code, check in pairs(require(part)) do checks[code] = check end
 end
 

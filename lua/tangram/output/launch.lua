@@ -8,7 +8,7 @@ local launch <const> = {}
 
 --- The record and the name of each GPU of a machine, by index from 0.
 local function gpus_by_index(description, node)
-  local list <const>, index = { count = 0 }, 0
+  local list <const>, index = { count = 0, nics = node.nics }, 0
   for _, kind in ipairs(clusters.kinds_of(node)) do
     local record <const> = clusters.record_of(description, node, kind)
     record.name = kind.gpu
@@ -72,7 +72,7 @@ local function hosts_of(stages, gpus_of)
       local host = hosts[#hosts]
       if not host or host.name ~= one.node then
         host = { name = one.node, gpus = {}, first_rank = rank, stages = {}, machine_gpus = gpus_of[one.node].count,
-          vendor = stage.devices[1].vendor }
+          nics = gpus_of[one.node].nics, vendor = stage.devices[1].vendor }
         hosts[#hosts + 1] = host
       end
       for _, index in ipairs(one.indices) do host.gpus[#host.gpus + 1] = index end
