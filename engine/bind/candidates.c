@@ -19,12 +19,19 @@ typedef struct {
 /* What an answer may hold, so that a faulty one is refused before it fills the memory: plans are compared in pairs. */
 enum { MOST_FIELDS = 32, MOST_CANDIDATES = 10000, MOST_STAGES = 100000, MOST_PARTS = 32, LONGEST_NAME = 64 };
 
+enum { SEEN_STAGES = 128 };
+typedef struct {
+    const void *table;
+    const tg_planned_stage *stage;
+} seen_stage;
+
 typedef struct {
     lua_State *L;
     tg_arena *arena;
     tg_error *err;
     int plan, stage; /* from 1, for messages */
     lua_Integer stages_left;
+    seen_stage seen[SEEN_STAGES]; /* plans share most of their stages: by their tables' addresses */
 } reader;
 
 static tg_status refuse(const reader *r, const char *name, const char *got, const char *expected)
@@ -240,12 +247,18 @@ static const field stage_fields[] = {
 };
 enum { STAGE_FIELDS = sizeof stage_fields / sizeof *stage_fields };
 
-static tg_status read_stage(const reader *r, tg_planned_stage *out)
+static tg_status read_stage(reader *r, tg_planned_stage *out)
 {
     lua_State *L = r->L;
     *out = (tg_planned_stage){.transfer_s = -1};
     if (!lua_istable(L, -1))
         return refuse_value(r, "stage", "a table");
+    const void *table = lua_topointer(L, -1);
+    seen_stage *seen = &r->seen[(uintptr_t)table / 64 % SEEN_STAGES];
+    if (seen->table == table) {
+        *out = *seen->stage;
+        return TG_OK;
+    }
     tg_status status = read_fields(r, stage_fields, STAGE_FIELDS, out);
     if (status == TG_OK)
         status = read_strategy(r, &out->strategy);
@@ -256,8 +269,10 @@ static tg_status read_stage(const reader *r, tg_planned_stage *out)
         if (status == TG_OK)
             status = read_parts(r, "time", &out->time_parts, &out->time_part_count);
     }
-    if (status == TG_OK)
+    if (status == TG_OK) {
         lua_pop(L, 1);
+        *seen = (seen_stage){table, out};
+    }
     return status;
 }
 

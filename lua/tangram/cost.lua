@@ -148,22 +148,39 @@ local function terms_by_difference(plugin, island, strategy, ctx)
   return terms_of, constants
 end
 
+--- For each atom its row in lists of distinct atoms, and these.
+local function rows_of(atoms)
+  local rows <const>, distinct <const>, by_hash <const> = {}, {}, {}
+  for i, atom in ipairs(atoms) do
+    if not by_hash[atom.hash] then
+      distinct[#distinct + 1] = atom
+      by_hash[atom.hash] = #distinct
+    end
+    rows[i] = by_hash[atom.hash]
+  end
+  return rows, distinct
+end
+
 --- What the engine's split primitive takes. Under "full" everything is recomputed already, so nothing is left to choose.
-local function engine_terms(entries, constants, strategy, ctx)
+local function engine_terms(prices, place, strategy)
+  local entries <const>, constants <const> = {}, prices.constants
+  if not place.rows then place.rows, place.distinct = rows_of(place.ctx.atoms) end
+  for i, atom in ipairs(place.distinct) do entries[i] = prices.of(atom) end
   local all <const>, twice <const> = strategy.recompute == "full", constants.twice
   local peak_bytes = 0
   for _, terms in ipairs(entries) do peak_bytes = max(peak_bytes, terms.recompute_peak_bytes) end
   local lists <const> = {
     time_s = {}, recompute_s = {}, static_bytes = {}, inflight_bytes = {}, recomputed_inflight_bytes = {}, transient_bytes = {},
-    recompute_peak_bytes = {}, recomputable = {}, stage_s = constants.stage_s, stage_static_bytes = constants.static_bytes,
-    capacity_bytes = ctx.capacity_bytes, microbatches = ctx.microbatches,
+    recompute_peak_bytes = {}, recomputable = {}, rows = place.rows, stage_s = constants.stage_s,
+    stage_static_bytes = constants.static_bytes,
+    capacity_bytes = place.ctx.capacity_bytes, microbatches = place.ctx.microbatches,
     stage_step_s = constants.step_s, stage_reduce_s = constants.reduce_s, reduce_share = constants.reduce_share,
     step_s = constants.reduce_share and {}, reduce_s = constants.reduce_share and {},
     whole_static_bytes = twice and twice.static_bytes, whole_reduce_s = twice and twice.reduce_s,
     whole_step_s = twice and twice.optimizer_s + 2 * (constants.tied_s or 0),
   }
   for i, terms in ipairs(entries) do
-    local can <const> = can_recompute(ctx.atoms[i])
+    local can <const> = can_recompute(place.distinct[i])
     local now <const> = all and can
     lists.time_s[i] = terms.forward_s + terms.backward_s + (now and terms.recompute_s or 0)
     lists.static_bytes[i] = terms.static_bytes
@@ -285,9 +302,7 @@ function cost.wrap(plugin, options, sight)
     local all <const> = strategy.recompute == "full" and "all," or ""
     local terms = place.terms[all .. key]
     if not terms then
-      local entries <const> = {}
-      for i, atom in ipairs(place.ctx.atoms) do entries[i] = prices.of(atom) end
-      terms = engine_terms(entries, prices.constants, strategy, place.ctx)
+      terms = engine_terms(prices, place, strategy)
       place.terms[all .. key] = terms
     end
     return terms

@@ -36,10 +36,9 @@ end
 local function devices_by_host(experiment)
   local devices_of <const> = {}
   for host, envs in pairs(experiment.envs.node_specific or {}) do
-    devices_of[host] = {}
-    for device in (envs.CUDA_VISIBLE_DEVICES or envs.HIP_VISIBLE_DEVICES):gmatch "%d+" do
-      table.insert(devices_of[host], tonumber(device))
-    end
+    local text <const> = envs.CUDA_VISIBLE_DEVICES or envs.HIP_VISIBLE_DEVICES
+    devices_of[host] = text and {}
+    for device in (text or ""):gmatch "%d+" do table.insert(devices_of[host], tonumber(device)) end
   end
   return devices_of
 end

@@ -230,6 +230,19 @@ describe("export to Megatron-LM", function()
     assert.is_nil(mla["group-query-attention"] or mla["kv-channels"])
   end)
 
+  it("describes a model that its reader of arguments reads as the plan's", function()
+    local sixteen <const> = { kv_heads = 16 }
+    for _, changes in ipairs { {}, { family = "gpt2", kv_heads = 16, positions = 2048 }, sixteen,
+      { family = "qwen3_moe", experts = 8, experts_per_token = 2, expert_ffn = 1024, shared_expert_ffn = 2048 } } do
+      local model <const> = plans.model(changes)
+      local script <const> = output.render(plans.three_stages { model = model }, "megatron").files[1].text
+      local read <const> = require("tangram.input.megatron_args").parse(script, { file = "node.sh", name = "toy" })
+      assert.equal(model.vocab - 1, read.vocab) -- the null tokenizer adds one
+      read.vocab, read.family = model.vocab, model.family
+      assert.same(model, read)
+    end
+  end)
+
   it("sets precision, kernels and ZeRO by the plan and its oldest GPU", function()
     local new <const> = { nodes = { { "a1", "h100-sxm", 4 }, { "v1", "h100-sxm", 8 } }, islands = { { "a", { "a1" } }, { "v", { "v1" } } } }
     local function args_of(training, strategy)
@@ -248,6 +261,13 @@ describe("export to Megatron-LM", function()
     assert.is_nil(fp32.bf16 or fp32.fp16)
     assert.is_true(args_of({ precision = "bf16", gradient_bytes = 2 })["grad-reduce-in-bf16"])
     assert.is_true(args_of({}, { tp = 2, dp = 2, zero = 1 })["use-distributed-optimizer"])
+    local one <const> = plans.three_stages { microbatches = 16, stages = {
+      { island = "v", gpus = { { "v1", { 0, 1, 2, 3, 4, 5, 6, 7 } } }, layers = 24, strategy = { tp = 2, dp = 4, zero = 3, sp = true } } } }
+    local sharded <const> = arguments(one) -- only without a pipeline
+    assert.same({ true, "optim_grads_params", "fsdp_dtensor", 1 }, { sharded["use-megatron-fsdp"],
+      sharded["data-parallel-sharding-strategy"], sharded["ckpt-format"], sharded["pipeline-model-parallel-size"] })
+    assert.is_nil(output.render(one, "megatron").files[1].text:find("CUDA_DEVICE_MAX_CONNECTIONS", 1, true))
+    assert.equal("Z1", (refusal(one, { version = "2024" })))
     local long <const> = args_of({ seq_len = 4096 }, { tp = 2, cp = 2, dp = 1 })
     assert.same({ 2, 4096, 4096 }, { long["context-parallel-size"], long["seq-length"], long["max-position-embeddings"] })
     local old <const> = arguments(plans.three_stages())

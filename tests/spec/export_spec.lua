@@ -1,6 +1,12 @@
 local core <const> = require "tangram.core"
+local flagscale <const> = require "tests.oracle.flagscale"
+local output <const> = require "tangram.output"
+local placed <const> = require "tests.oracle.placed"
 local plans <const> = require "tests.spec.fixtures.plans"
+local scripts <const> = require "tests.oracle.scripts"
 local support <const> = require "tests.spec.support"
+
+local yaml <const> = require "tests.oracle.yaml"
 
 local folder
 
@@ -45,6 +51,22 @@ describe("tangram export", function()
     assert.is_nil(io.open(folder .. "/out/README.md"))
   end)
 
+  it("writes no name into a script that the shell would run", function()
+    local plan <const> = plans.three_stages { islands = { { "a\nrm -rf x", { "a1" } }, { "v", { "v1" } } }, stages = {
+      { island = "a\nrm -rf x", gpus = { { "a1", { 0, 1, 2, 3 } } }, layers = 12, strategy = { tp = 4, sp = true } },
+      { island = "v", gpus = { { "v1", { 0, 1, 2, 3 } } }, layers = 12, strategy = { tp = 4, sp = true } } } }
+    plan.model.name = "m\ntouch y"
+    for _, file in ipairs(output.render(plan, "slurm").files) do
+      assert.is_nil(file.text:find("\nrm", 1, true) or file.text:find("\ntouch", 1, true))
+    end
+    for _, name in ipairs { "a1;touch x", "a1\n", "$(touch x)", "a 1", "-o", "" } do
+      plan.stages[1].gpus[1].node, plan.cluster.nodes[1].name = name, name
+      local ok <const>, why <const> = pcall(output.render, plan, "megatron")
+      assert.is_false(ok)
+      assert.matches(name == "" and "name" or "stages%[0%].gpus%[0%].node: got '.*', expected the name or address of a host", why)
+    end
+  end)
+
   it("names the nearest word for what it does not know", function()
     local function refused(words, message)
       local status <const>, _, stderr <const> = export(plans.three_stages(), words)
@@ -56,6 +78,33 @@ describe("tangram export", function()
     refused("--to megatron --set prot=1", "megatron: --set: prot: unknown field (did you mean 'port'?)")
     refused("--to megatron --set port=0", "port: got 0, expected a whole number from 1 to 65535")
     refused("", "expected PLAN --to RUNTIME -o DIR")
+  end)
+
+  it("exports the recipes' plans, or says by code and number why not", function()
+    local exported = 0
+    for _, recipe in ipairs { "quickstart", "llama-3.1-8b", "qwen3-30b-a3b" } do
+      local path <const> = ("%s/%s.json"):format(folder, recipe)
+      assert.equal(0, (support.run(("tangram plan recipes/%s.lua --microbatches 32 --gap 0.05 --quiet --json %s"):format(recipe, path))))
+      local plan <const> = require("tangram.report.fields").check(core.json_decode(support.read(path)))
+      local stages <const> = placed.plan(plan)
+      for _, name in ipairs { "flagscale", "megatron" } do
+        local result <const>, files <const> = output.render(plan, name), {}
+        for _, file in ipairs(result.files or {}) do files[file.name] = file.text end
+        if name == "flagscale" and result.files then
+          for s, stage in ipairs(flagscale.stages(yaml(files["config.yaml"]).experiment, yaml(files["train/plan.yaml"]), files.hostfile)) do
+            for field, value in pairs(stages[s]) do assert.same(value, stage[field]) end
+          end
+        elseif result.files then
+          assert.same(stages, (placed.megatron(scripts.read(files["node.sh"], files["launch.sh"]))))
+        end
+        for _, finding in ipairs(result.files and {} or result.findings) do
+          assert.matches("^%u%d$", finding.code)
+          assert.matches("%d", finding.text)
+        end
+        exported = exported + (result.files and 1 or 0)
+      end
+    end
+    assert.is_true(exported >= 1) -- FlagScale runs the first as it is composed
   end)
 
   it("lists the runtimes with their options", function()

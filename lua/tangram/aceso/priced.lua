@@ -40,8 +40,8 @@ local function catalogue(island, moe, ctx, options, repair)
     for i, strategy in ipairs(strategies.list(gpus, moe, island, ctx, asked)) do
       made.count = made.count + 1
       local rest <const> = rest_of(strategy)
-      local choice <const> =
-        { id = made.count, gpus = gpus, tp = strategy.tp, dp = strategy.dp, rest = rest, strategy = strategy, memo = {} }
+      local choice <const> = { id = made.count, gpus = gpus, tp = strategy.tp, dp = strategy.dp, rest = rest, strategy = strategy,
+        memo = {}, doubled = {}, halved = {} }
       entry.list[i], entry.by_degrees[strategy.tp .. "," .. strategy.dp .. "," .. rest] = choice, choice
     end
     return entry
@@ -85,7 +85,7 @@ function priced.space(slice, island, ctx, options)
   local atoms <const>, offset <const>, samples <const>, starts <const> = ctx.atoms, slice.first - 1, ctx.samples, run_starts(ctx)
   local moe <const> = strategies.has_moe(atoms, slice.first, slice.last)
   local known <const> = catalogue(island, moe, ctx, options, options.repair)
-  local power = 1
+  local most_behind <const>, power = ctx.microbatches - 1, 1 -- more stages behind hold no more microbatches
   while 2 * power <= min(options.max_stage_gpus, island.gpus_per_node) do power = 2 * power end
   local space <const> = {
     count = #slice, gpus = island.gpus, gpus_per_node = island.gpus_per_node, sizes = { samples }, microbatches = { ctx.microbatches },
@@ -106,8 +106,10 @@ function priced.space(slice, island, ctx, options)
 
   function space.price(choice, first, last, behind)
     first, last = first + offset, last + offset
+    if behind > most_behind then behind = most_behind end
     -- equal atoms behind others: the same stage wherever it lies
-    if starts[last] <= first then first, last = starts[last], last - first + starts[last] end
+    local start <const> = starts[last]
+    if start <= first then first, last = start, last - first + start end
     local key <const> = ((first << 16) | last) << 16 | behind
     local price = choice.memo[key]
     if not price then

@@ -141,6 +141,20 @@ local function add_notes(warnings, notes)
   end
 end
 
+--- Names of the devices that carry traffic between nodes: active, near a GPU, and InfiniBand where there is any. Not names of
+--- interfaces, nor the numbers of a matrix without its legend.
+local function nics_of(node)
+  local names <const>, infiniband = {}, false
+  for _, nic in ipairs(node.nics or {}) do infiniband = infiniband or nic.active ~= false and nic.transport == "infiniband" end
+  for _, nic in ipairs(node.nics or {}) do
+    local near = nic.affinity == nil
+    for _, class in pairs(nic.affinity or {}) do near = near or class ~= "SYS" end
+    local device <const> = not nic.name:find "^NIC%d+$" and not nic.name:find "^e[tn]"
+    if near and device and nic.active ~= false and not (infiniband and nic.transport == "ethernet") then names[#names + 1] = nic.name end
+  end
+  return #names > 0 and names or nil
+end
+
 local function node_entry(node, told, measured, options, warnings, notes)
   local runs <const> = merged_runs(node.gpus)
   for _, run in ipairs(runs) do
@@ -149,7 +163,7 @@ local function node_entry(node, told, measured, options, warnings, notes)
     -- links that reach past the node (GB200): which nodes share them, labels or Slurm's blocks tell
     if device and (device.link or ""):find "domain" then node.domain_bytes_per_s = device.link_bytes_per_s end
   end
-  local entry <const> = { name = node.name }
+  local entry <const> = { name = node.name, nics = nics_of(node) }
   local why
   entry.intra_bytes_per_s, why = intra_of(node, runs, told, measured.within[node.name], options, notes)
   if why then return nil, why end

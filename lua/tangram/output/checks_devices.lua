@@ -70,6 +70,28 @@ function devices.N1(launch, runtime)
   end
 end
 
+local function nics_text(host) return ("%d (%s)"):format(#host.nics, table.concat(host.nics, ", ")) end
+
+--- Who makes a network card, by the name of its device.
+local function maker(host)
+  local name <const> = host.nics[1]
+  return name:find "^mlx" and "NVIDIA" or name:find "^bnxt" and "Broadcom" or name:find "^irdma" and "Intel" or nil
+end
+
+--- Nodes whose network cards differ, where the cluster names them (not fatal): NCCL pairs them by what it finds.
+function devices.N2(launch)
+  local first
+  for _, host in ipairs(launch.hosts) do
+    first = first or host.nics and host or nil
+    if host.nics and table.concat(first.nics, ",") ~= table.concat(host.nics, ",") then
+      local mixed <const> = maker(first) and maker(host) and maker(first) ~= maker(host)
+      return warning("N2", "node %s has the NICs %s, node %s %s: jobs over unlike ones have hung; NCCL_IB_HCA is set on each node%s",
+        first.name, nics_text(first), host.name, nics_text(host),
+        mixed and (", but %s with %s is unproven: try nccl-tests first"):format(maker(first), maker(host)) or "")
+    end
+  end
+end
+
 --- GPUs on which nothing runs, and the world size (not fatal).
 function devices.I1(launch)
   local words <const> = {}

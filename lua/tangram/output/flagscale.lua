@@ -90,7 +90,7 @@ function flagscale.check(launch, options)
   local findings <const> = checks.run(launch, "flagscale", {
     checks.L1, checks.L2, checks.C1, checks.E1, checks.E2, checks.E4, checks.O1, checks.H1, checks.H2_copies, checks.H3, checks.T1,
     checks.T2, checks.S1, checks.Z1, checks.Z2, checks.D1, { checks.D2, true }, { R2, options.version }, P1, { V2, train }, S2, checks.B3,
-    checks.I1, args.model_differs,
+    checks.I1, checks.N2, args.model_differs,
   })
   local said <const> = {}
   for _, finding in ipairs(findings) do said[SAME[finding.code] or ""] = true end

@@ -204,8 +204,9 @@ function config.experiment(launch, options)
   local most = 0
   for _, host in ipairs(launch.hosts) do
     most = math.max(most, #host.gpus)
-    local devices <const> = torchrun.devices(host)
-    if not launches.whole(host) then node_specific[host.name] = { [torchrun.visible(host)] = devices } end
+    local own <const> = { NCCL_IB_HCA = torchrun.nics(host) }
+    if not launches.whole(host) then own[torchrun.visible(host)] = torchrun.devices(host) end
+    if next(own) then node_specific[host.name] = own end
   end
   if args.one_connection(launch) then envs.CUDA_DEVICE_MAX_CONNECTIONS = 1 end
   if next(node_specific) then envs.node_specific = node_specific end

@@ -19,7 +19,7 @@ local schema <const> = require "tangram.schema"
 local output <const> = {}
 
 --- The exporters, in the order of lists. An exporter's name is its module's, with - for _.
-output.names = { "flagscale", "megatron", "slurm" }
+output.names = { "deepspeed", "flagscale", "galvatron", "megatron", "primus", "sailor-json", "slurm", "torchtitan" }
 
 local function flag(doc) return { type = "boolean", doc = doc } end
 
@@ -34,6 +34,10 @@ output.rules = {
   max_zero = { type = "integer", min = 0, max = 3, doc = "the largest ZeRO level (Z1)" },
   one_recompute = flag "one recompute setting: the first n layers of each stage, all, none, or the attention core (R1)",
   selective_all_or_none = flag "the attention core alone is recomputed in all stages or in none (R2)",
+  selective_never = flag "the attention core alone is never recomputed (R3)",
+  whole_recompute = flag "all layers are recomputed, or none is, in every stage alike (R3)",
+  no_zero_one = flag "no ZeRO level 1 (Z3)", one_low_zero = flag "stages below ZeRO 3 share one level (Z2)",
+  sp_with_tp = flag "sequence parallelism wherever tp is above 1 (S3)", ep_one = flag "ep and etp are 1 (E5)",
   kv_divide = flag "tp divides the key-value heads (H2)",
   min_layers = { type = "integer", min = 0, doc = "transformer layers of every stage (L2)" },
   whole_layers = flag "no cuts inside a layer",

@@ -116,12 +116,19 @@ local function cp_needs_kernels(launch)
     .. " again with --set parallelizer.options.max_cp=1", launch.stages[1].cp, old.name) or nil
 end
 
+--- Without a pipeline, gradients (ZeRO 2) and weights (ZeRO 3) are sharded by Megatron-FSDP.
+local function fsdp(launch, options)
+  local zero <const> = checks.zero_level(launch)
+  return #launch.stages == 1 and options.version ~= "2024" and zero > 1 and zero or nil
+end
+
 function megatron.check(launch, options)
   local list <const> = {
     checks.L1, empty_stages, checks.M1, checks.G1, checks.G2, checks.E2, checks.E3, checks.E4, checks.O1, checks.H1,
-    options.version == "2024" and checks.H2 or checks.H2_copies, checks.H3, checks.C2, checks.B1, checks.R1, checks.Z1, checks.Z2,
-    experts_need_sp, checks.D1, { checks.D2, true }, cp_needs_kernels, checks.V1, checks.B3, checks.I1, args.model_differs,
+    options.version == "2024" and checks.H2 or checks.H2_copies, checks.H3, checks.C2, checks.B1, checks.R1, checks.Z2,
+    experts_need_sp, checks.D1, { checks.D2, true }, cp_needs_kernels, checks.V1, checks.B3, checks.I1, checks.N2, args.model_differs,
   }
+  if not fsdp(launch, options) then table.insert(list, checks.Z1) end
   if options.version == "2024" then table.insert(list, 3, L4) end
   return checks.run(launch, "megatron", list)
 end
@@ -163,6 +170,12 @@ local function parallel(launch, options)
   add("micro-batch-size", first.microbatch)
   add("global-batch-size", launch.training.global_batch)
   recompute(launch, add)
+  local zero <const> = fsdp(launch, options)
+  if zero then
+    add "use-megatron-fsdp"
+    add("data-parallel-sharding-strategy", zero == 2 and "optim_grads" or "optim_grads_params")
+    add("ckpt-format", "fsdp_dtensor")
+  end
   return list
 end
 
@@ -201,9 +214,9 @@ PLAN=(
 %s
 )
 # A trial on random data unless told otherwise.
-DATA=${DATA:---mock-data --tokenizer-type NullTokenizer --vocab-size %d}
-TRAIN=${TRAIN:---train-iters 20 --lr 1e-4 --min-lr 1e-5 --lr-decay-style cosine --log-interval 1}
-]]):format(args.one_connection(launch) and "export CUDA_DEVICE_MAX_CONNECTIONS=1\n" or "",
+[ -n "${DATA:-}" ] || DATA="--mock-data --tokenizer-type NullTokenizer --vocab-size %d"
+[ -n "${TRAIN:-}" ] || TRAIN="--train-iters 20 --lr 1e-4 --min-lr 1e-5 --lr-decay-style cosine --log-interval 1"
+]]):format(args.one_connection(launch) and not fsdp(launch, options) and "export CUDA_DEVICE_MAX_CONNECTIONS=1\n" or "",
     shell_words(list, args.model(launch), known(args.training(launch), options.version)),
     launch.model.vocab - 1) -- the tokenizer adds one token
 end

@@ -7,6 +7,8 @@ local units <const> = require "tangram.units"
 
 local nearest <const> = {}
 
+local ALL <const> = 1 << 20 -- more layers than any stage has
+
 --- A plan whose stages all recompute as `setting` says, with times and memory; nil and why if it does not fit.
 local function with_setting(text, setting, where)
   local plan <const> = core.json_decode(text)
@@ -25,7 +27,8 @@ local function note_of(before, after, setting)
     words[s] = ("%.1f of %.1f"):format(stage.memory.total_bytes / 2 ^ 30, stage.memory.capacity_bytes / 2 ^ 30)
   end
   return ("recompute is %s, in place of one setting a stage: %s an iteration in place of %s; memory by stage %s GiB"):format(
-    setting.kind == "full" and ("the first %d layers of every stage"):format(setting.layers) or "the attention core of every layer",
+    setting.kind ~= "full" and "the attention core of every layer" or setting.layers == ALL and "all layers of every stage"
+      or ("the first %d layers of every stage"):format(setting.layers),
     units.format_time(after.time_s), units.format_time(before.time_s), table.concat(words, ", "))
 end
 
@@ -47,6 +50,20 @@ function nearest.one_recompute(plan, where)
     fits, why = with_setting(text, setting, where)
   end
   if not fits then error(("%s: no recompute setting that is the same for all stages fits: %s"):format(where, why), 0) end
+  return fits, { note_of(plan, fits, setting) }
+end
+
+--- The plan itself if every stage recomputes all of its layers or none does; else the plan that recomputes all. Raises one
+--- line if that does not fit.
+---@param plan table tangram.plan/1
+---@param where string the file, for errors
+---@return table plan
+---@return string[] notes
+function nearest.whole_recompute(plan, where)
+  if not checks.R3_whole(launches.of(plan, where), "") then return plan, {} end
+  local setting <const> = { kind = "full", layers = ALL }
+  local fits <const>, why <const> = with_setting(plans.encode(plan), setting, where)
+  if not fits then error(("%s: it does not fit with all layers recomputed: %s"):format(where, why), 0) end
   return fits, { note_of(plan, fits, setting) }
 end
 

@@ -47,11 +47,17 @@ end
 ---@param host table
 function torchrun.visible(host) return host.vendor == "AMD" and "HIP_VISIBLE_DEVICES" or "CUDA_VISIBLE_DEVICES" end
 
+--- The network cards that NCCL may use on the host, exactly these; nil where the cluster does not name them.
+---@param host table
+---@return string?
+function torchrun.nics(host) return host.nics and "=" .. table.concat(host.nics, ",") end
+
 local function case_line(host, rank)
   local devices <const>, partly <const> = torchrun.devices(host)
   local export <const> = devices and ("export %s=%s; "):format(torchrun.visible(host), devices) or ""
-  return ("  %d) processes=%d; %s;; # %s: %s, ranks %d to %d\n"):format(rank, #host.gpus,
-    partly and ('[ -n "${SLURM_JOB_ID:-}" ] || %s'):format(export) or export, host.name, stages_text(host), host.first_rank,
+  local nics <const> = host.nics and ("export NCCL_IB_HCA=%s; "):format(quote(torchrun.nics(host))) or ""
+  return ("  %d) processes=%d; %s%s;; # %s: %s, ranks %d to %d\n"):format(rank, #host.gpus,
+    partly and ('[ -n "${SLURM_JOB_ID:-}" ] || %s'):format(export) or export, nics, host.name, stages_text(host), host.first_rank,
     host.first_rank + #host.gpus - 1):gsub("; ;;", " ;;")
 end
 
