@@ -135,7 +135,7 @@ static tg_status make_edges_of(tg_tables *tables, int at, const tg_group *group,
     for (int p = group->begin; p < group->end; p++) {
         const tg_piece *piece = &problem->piece[p];
         tg_content *content = &problem->content[piece->content];
-        const tg_edge edge = {p, tg_tables_target(tables, row, piece)};
+        const tg_edge edge = {p, tg_tables_target(tables, row, piece), 0};
         if (edge.target < 0 || tables->rows.at[edge.target].high < tables->rows.at[edge.target].low)
             continue;
         const double c = tables->transfers.at[(size_t)at * (size_t)problem->classes + (size_t)piece->rear_class];
@@ -180,15 +180,14 @@ void tg_tables_suffix_pass(tg_tables *tables)
     clear_suffixes(tables);
     for (int i = tables->problem->atoms; i > 0; i--)
         for (int at = tables->head[i]; at >= 0 && !tg_halted(tables->halt, 1); at = tables->rows.at[at].next) {
-            tg_row *row = &tables->rows.at[at];
-            size_t kept = row->first_edge;
+            const tg_row *row = &tables->rows.at[at];
             for (size_t k = row->first_edge; k < row->first_edge + row->edges; k++) {
-                const tg_edge edge = tables->edges.at[k];
+                tg_edge *edge = &tables->edges.at[k];
                 step applied;
-                if (apply(tables, at, &edge, &applied) && take_suffixes(tables, &applied))
-                    tables->edges.at[kept++] = edge;
+                if (edge->least < tables->limit &&
+                    !(apply(tables, at, edge, &applied) && take_suffixes(tables, &applied)))
+                    edge->least = tables->limit;
             }
-            row->edges = kept - row->first_edge;
         }
 }
 
@@ -196,17 +195,15 @@ void tg_tables_front_pass(tg_tables *tables)
 {
     for (int i = 1; i <= tables->problem->atoms; i++)
         for (int at = tables->head[i]; at >= 0 && !tg_halted(tables->halt, 1); at = tables->rows.at[at].next) {
-            tg_row *row = &tables->rows.at[at];
+            const tg_row *row = &tables->rows.at[at];
             for (int column = TG_PRE_HEAD; column < TG_COLUMNS; column++)
                 for (int n = 0; n <= row->high - row->low; n++)
                     tables->values[column][row->at + (size_t)n] = dead;
-            size_t kept = row->first_edge;
             for (size_t k = row->first_edge; k < row->first_edge + row->edges; k++) {
-                const tg_edge edge = tables->edges.at[k];
+                tg_edge *edge = &tables->edges.at[k];
                 step applied;
-                if (apply(tables, at, &edge, &applied) && take_fronts(tables, row, &applied))
-                    tables->edges.at[kept++] = edge;
+                if (edge->least < tables->limit && !(apply(tables, at, edge, &applied) && take_fronts(tables, row, &applied)))
+                    edge->least = tables->limit;
             }
-            row->edges = kept - row->first_edge;
         }
 }

@@ -55,6 +55,7 @@ void tg_tables_free(tg_tables *tables)
     free(tables->index);
     for (int i = 0; i < TG_COLUMNS; i++)
         free(tables->values[i]);
+    tg_fronts_free(&tables->fronts);
     tg_rows_free(&tables->rows);
     tg_edges_free(&tables->edges);
     tg_doubles_free(&tables->transfers);
@@ -275,7 +276,23 @@ static void find_fronts(tg_tables *tables)
         }
 }
 
-/* Gives each living row its place in the values; fronts add at each n what they add over all n. */
+/* Fronts add at each n what they add over all n, by the limit that the rows are made for. */
+static void clear_fronts(tg_tables *tables)
+{
+    for (int i = 0; i <= tables->problem->atoms; i++)
+        for (int at = tables->head[i]; at >= 0; at = tables->rows.at[at].next) {
+            const tg_row *row = &tables->rows.at[at];
+            for (int n = row->low; n <= row->high; n++) {
+                const size_t cell = row->at + (size_t)(n - row->low);
+                tables->values[TG_PRE_HEAD][cell] = tables->values[TG_PRE_TAIL][cell] = row->pre_r;
+                tables->values[TG_PRE_BOTH][cell] = -dead;
+                tables->values[TG_PRE_E][cell] = row->pre_e;
+                tables->values[TG_PRE_X][cell] = row->pre_x;
+            }
+        }
+}
+
+/* Gives each living row its place in the values. */
 static tg_status place_values(tg_tables *tables, tg_error *err)
 {
     size_t count = 0;
@@ -295,16 +312,7 @@ static tg_status place_values(tg_tables *tables, tg_error *err)
         tables->values_room = count + count / 2;
     }
     tables->values_count = count;
-    for (size_t i = 0; i < tables->rows.count; i++) {
-        const tg_row *row = &tables->rows.at[i];
-        for (int n = row->low; n <= row->high; n++) {
-            size_t at = row->at + (size_t)(n - row->low);
-            tables->values[TG_PRE_HEAD][at] = tables->values[TG_PRE_TAIL][at] = row->pre_r;
-            tables->values[TG_PRE_BOTH][at] = -dead;
-            tables->values[TG_PRE_E][at] = row->pre_e;
-            tables->values[TG_PRE_X][at] = row->pre_x;
-        }
-    }
+    clear_fronts(tables);
     return TG_OK;
 }
 
@@ -317,10 +325,62 @@ static bool root_lives(const tg_tables *tables)
     return most < tables->limit;
 }
 
+/* Lets go of dead edges, and of rows that no living edge leads to or from. */
+static void trim(tg_tables *tables)
+{
+    size_t kept = 0;
+    for (int i = tables->problem->atoms; i >= 0; i--)
+        for (int *link = &tables->head[i]; *link >= 0;) {
+            tg_row *row = &tables->rows.at[*link];
+            const size_t first = kept;
+            for (size_t k = row->first_edge; k < row->first_edge + row->edges; k++)
+                if (tables->edges.at[k].least < tables->limit)
+                    tables->edges.at[kept++] = tables->edges.at[k];
+            row->first_edge = first;
+            row->edges = kept - first;
+            if (row->edges || i == 0)
+                link = &row->next;
+            else
+                *link = row->next;
+        }
+    tables->edges.count = kept;
+}
+
+double tg_tables_least(const tg_tables *tables)
+{
+    const tg_label nothing = {0, 0, 0, 0};
+    return tg_fronts_bound(tables, tables->head[tables->problem->atoms], 0, 0, &nothing);
+}
+
+/* Once more from the back, now that the fronts are known by n, and the fronts apart. */
+static tg_status finish(tg_tables *tables, tg_error *err)
+{
+    if (!root_lives(tables) || tables->halt->stopped != TG_NOT_STOPPED)
+        return TG_OK;
+    tg_tables_suffix_pass(tables);
+    tg_status status = tg_fronts_make(tables, err);
+    if (status == TG_OK && tables->halt->stopped == TG_NOT_STOPPED && tg_tables_least(tables) < tables->limit)
+        tables->death = TG_ALIVE;
+    return status;
+}
+
+tg_status tg_tables_tighten(tg_tables *tables, double limit, tg_error *err)
+{
+    if (limit > tables->limit) /* what fronts add by a lower limit is too much */
+        clear_fronts(tables);
+    tables->limit = limit;
+    tables->work = 0;
+    tables->death = TG_NO_LABEL;
+    tg_tables_suffix_pass(tables);
+    tg_tables_front_pass(tables);
+    return finish(tables, err);
+}
+
 tg_status tg_tables_build(tg_tables *tables, double limit, bool by_class, tg_error *err)
 {
     const tg_problem *problem = tables->problem;
     tables->limit = limit;
+    tables->built = 0;
     tables->work = 0;
     tables->death = TG_NO_COVER;
     tables->classes = by_class ? problem->classes : 1;
@@ -346,11 +406,11 @@ tg_status tg_tables_build(tg_tables *tables, double limit, bool by_class, tg_err
     if (status != TG_OK || tables->halt->stopped != TG_NOT_STOPPED)
         return status;
     tg_tables_front_pass(tables);
-    if (!root_lives(tables))
+    if (!root_lives(tables) || tables->halt->stopped != TG_NOT_STOPPED)
         return TG_OK;
+    trim(tables);
+    tables->built = limit;
     tg_tables_suffix_pass(tables);
     tg_tables_front_pass(tables);
-    if (root_lives(tables))
-        tables->death = TG_ALIVE;
-    return TG_OK;
+    return finish(tables, err);
 }

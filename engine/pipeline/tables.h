@@ -8,8 +8,8 @@
 #ifndef TG_PIPELINE_TABLES_H
 #define TG_PIPELINE_TABLES_H
 
+#include "pipeline/fronts.h"
 #include "pipeline/halt.h"
-#include "pipeline/maxplus.h"
 #include "pipeline/reach.h"
 
 typedef struct {
@@ -26,6 +26,7 @@ typedef struct {
 /* A piece that may stand in front of a row's suffixes, and the row it leads to. */
 typedef struct {
     int piece, target;
+    double least; /* no sequence with it takes less */
 } tg_edge;
 
 TG_VEC(tg_rows, tg_row);
@@ -38,7 +39,7 @@ enum { TG_HEAD, TG_TAIL, TG_E, TG_X, TG_NEXT, TG_PRE_HEAD, TG_PRE_TAIL, TG_PRE_B
 /* How far a build got before nothing was left under the limit. */
 typedef enum { TG_NO_COVER, TG_NO_ROW, TG_NO_LABEL, TG_ALIVE } tg_death;
 
-typedef struct {
+typedef struct tg_tables {
     tg_arena *arena;
     tg_problem *problem;
     tg_halt *halt;
@@ -55,9 +56,11 @@ typedef struct {
     double *values[TG_COLUMNS];
     size_t values_count, values_room;
     double *scratch; /* TG_PRE_HEAD * most_stages */
-    double limit;
-    long work;      /* steps spent by the last build */
-    tg_death death; /* of the last build */
+    tg_fronts fronts;
+    double built; /* limit that the rows and edges are made for; 0: of no use */
+    double limit; /* at most that: the one of the values and fronts */
+    long work;      /* steps spent by the last build or tightening */
+    tg_death death; /* of the last build or tightening */
 } tg_tables;
 
 tg_status tg_tables_make(tg_arena *arena, tg_problem *problem, tg_halt *halt, tg_tables *out, tg_error *err);
@@ -66,6 +69,12 @@ void tg_tables_free(tg_tables *tables);
 /* Builds the tables for a limit, with rows that differ by class or not. Unless death is TG_ALIVE, no sequence has X
  * below the limit. After a halt the tables are of no use. */
 tg_status tg_tables_build(tg_tables *tables, double limit, bool by_class, tg_error *err);
+
+/* The same for a limit of at most `built`, over the rows and edges there are. */
+tg_status tg_tables_tighten(tg_tables *tables, double limit, tg_error *err);
+
+/* A lower bound on all sequences, by living tables. */
+double tg_tables_least(const tg_tables *tables);
 
 /* Whether rows by class are any finer, and not too many. */
 bool tg_tables_fit_by_class(const tg_tables *tables);
