@@ -2,8 +2,6 @@
 
 #include <float.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "pipeline/search.h"
 
@@ -96,6 +94,7 @@ static tg_status climb(tg_search *search, double *proven, tg_error *err)
     const tg_compose_options *options = search->problem->options;
     const tg_tables *tables = search->tables;
     const double most = most_s(search->problem);
+    const double least_limit = fmax(most * 1e-9, DBL_MIN);
     double covered = *proven, limit = covered, stretch = 1;
     bool by_class = false;
     search->depths.budget = FEW_DEPTHS;
@@ -107,19 +106,18 @@ static tg_status climb(tg_search *search, double *proven, tg_error *err)
             search->depths.budget = LONG_MAX;
             covered = limit = *proven;
         }
-        limit = fmin(wanted, fmax(limit, fmax(most * 1e-9, DBL_MIN)));
+        limit = fmin(wanted, fmax(limit, least_limit));
         tg_status status = prepare(search, limit, by_class, err);
         const bool alive = tables->death == TG_ALIVE;
-        const double least = alive ? tg_tables_least(tables) : limit, near = (1 + 2 * steps[TG_ALIVE]) * fmax(covered, least);
-        if (getenv("TR")) fprintf(stderr, "rung %d limit %.5f built %.5f death %d least %.5f rows %zu values %zu edges %zu work %ld fronts %zu | labels %ld sim %ld swork %ld outcome %d target %.5f inc %.5f t %.4f\n", rung, limit, tables->built, (int)tables->death, least, tables->rows.count, tables->values_count, tables->edges.count, tables->work, tables->fronts.list.count, search->labels, search->simulated, search->work, (int)search->outcome, search->target, tg_incumbent_limit(&search->incumbent), tg_clock_s());
-        if (alive && status == TG_OK && limit > near) {
-            covered = fmax(covered, least);
-            *proven = fmax(*proven, fmin(covered, search->open_bound));
-            limit = (1 + steps[TG_ALIVE]) * covered;
-            continue;
-        }
-        if (alive && status == TG_OK)
+        if (status == TG_OK && alive) {
+            *proven = fmax(*proven, tg_tables_least(tables));
+            covered = fmax(covered, *proven);
+            if (limit > (1 + 2 * steps[TG_ALIVE]) * fmax(covered, least_limit)) {
+                limit = (1 + steps[TG_ALIVE]) * covered;
+                continue;
+            }
             status = search_below(search, &by_class, err);
+        }
         if (status != TG_OK || search->halt->stopped != TG_NOT_STOPPED)
             return status;
         if (alive && search->outcome != TG_EXHAUSTED)

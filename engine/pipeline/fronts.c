@@ -1,8 +1,8 @@
 /* Fronts as functions of the label behind them. A plan is a max-plus map (maxplus.h) and X of the whole one of its
- * terms, so a front is a maximum of the label's terms plus constants; with a plan put behind it, it is another. One least
- * front for each row and n, component by component, is what the passes use; here the constants of unlike fronts stay
- * apart: a cell holds a few of each rear class, which leaves no transfer open. One that is no less than another of its
- * class in all constants goes, and of too many the nearest two become their lower envelope: the least over a cell
+ * terms, so a front is a maximum of the label's terms plus constants; with a plan put behind it, it is another. One
+ * least front for each row and n, component by component, is what the passes use; here the constants of unlike fronts
+ * stay apart: a cell holds a few of each rear class, which leaves no transfer open. One that is no less than another of
+ * its class in all constants goes, and of too many the nearest two become their lower envelope: the least over a cell
  * stays a lower bound. */
 #include "pipeline/tables.h"
 
@@ -51,8 +51,8 @@ double tg_fronts_bound(const tg_tables *tables, int row, int n, int front_class,
         const double c = at->boundary == problem->atoms
                              ? 0
                              : tg_problem_transfer_s(problem, at->boundary, front[i].rear_class, front_class);
-        least = smaller(least,
-                        total(&front[i], problem->microbatches, c, label->head, label->tail, label->e, label->x));
+        least =
+            smaller(least, total(&front[i], problem->microbatches, c, label->head, label->tail, label->e, label->x));
     }
     return larger(label->x, least);
 }
@@ -76,8 +76,12 @@ static bool no_worse(const tg_front *a, const tg_front *b)
 
 static tg_front envelope(const tg_front *a, const tg_front *b)
 {
-    return (tg_front){smaller(a->base, b->base), smaller(a->head, b->head), smaller(a->tail, b->tail),
-                      smaller(a->both, b->both), smaller(a->e, b->e),       smaller(a->x, b->x),
+    return (tg_front){smaller(a->base, b->base),
+                      smaller(a->head, b->head),
+                      smaller(a->tail, b->tail),
+                      smaller(a->both, b->both),
+                      smaller(a->e, b->e),
+                      smaller(a->x, b->x),
                       a->rear_class};
 }
 
@@ -122,14 +126,13 @@ static tg_front put_behind(const tg_problem *problem, const tg_front *front, dou
     const double head = 2 * c + larger(front->head, starve + front->e),
                  tail = 2 * c + larger(front->tail, starve + front->e), both = front->both + 4 * c;
     const double base = larger(larger(head + h, tail + t), larger(both + h + t, front->base));
-    return (tg_front){
-        .base = larger(base, larger(maps[TG_A0 * N] + e, maps[TG_X0 * N] + x)),
-        .head = larger(larger(r + head, r + t + both), larger(maps[TG_AH * N] + e, maps[TG_XH * N] + x)),
-        .tail = larger(larger(r + tail, r + h + both), larger(maps[TG_AT * N] + e, maps[TG_XT * N] + x)),
-        .both = larger(2 * r + both, larger(maps[TG_A2 * N] + e, maps[TG_X2 * N] + x)),
-        .e = larger(r + e, content->e + x),
-        .x = content->f + x,
-        .rear_class = rear_class};
+    return (tg_front){.base = larger(base, larger(maps[TG_A0 * N] + e, maps[TG_X0 * N] + x)),
+                      .head = larger(larger(r + head, r + t + both), larger(maps[TG_AH * N] + e, maps[TG_XH * N] + x)),
+                      .tail = larger(larger(r + tail, r + h + both), larger(maps[TG_AT * N] + e, maps[TG_XT * N] + x)),
+                      .both = larger(2 * r + both, larger(maps[TG_A2 * N] + e, maps[TG_X2 * N] + x)),
+                      .e = larger(r + e, content->e + x),
+                      .x = content->f + x,
+                      .rear_class = rear_class};
 }
 
 /* Takes the fronts that end in an edge's piece at n of the row into the cell at the list's end. */
@@ -146,15 +149,16 @@ static bool take_edge(tg_tables *tables, int row, int n, tg_edge *edge, size_t s
     const tg_content *content = &problem->content[piece->content];
     const size_t here = at->at + (size_t)(n - at->low), there = target->at + (size_t)(m - target->low);
     const double c = tables->transfers.at[(size_t)row * (size_t)problem->classes + (size_t)piece->rear_class];
-    double *const *values = tables->values;
+    const double *label = tables->values + here;
+    const size_t room = tables->values_room;
     for (int i = 0; i < (target->boundary ? fronts->count[there] : 1); i++) {
         const tg_front *front = target->boundary ? &fronts->list.at[fronts->start[there] + (size_t)i] : &nothing;
         const double between_s =
             target->boundary ? tg_problem_transfer_s(problem, target->boundary, front->rear_class, piece->front_class)
                              : 0;
         const tg_front longer = put_behind(problem, front, between_s, content, n, piece->rear_class);
-        if (!(total(&longer, problem->microbatches, c, values[TG_HEAD][here], values[TG_TAIL][here], values[TG_E][here],
-                    values[TG_X][here]) < tables->limit))
+        if (!(total(&longer, problem->microbatches, c, label[TG_HEAD * room], label[TG_TAIL * room], label[TG_E * room],
+                    label[TG_X * room]) < tables->limit))
             continue;
         *any = true;
         if (!take(&fronts->list, start, longer))

@@ -23,8 +23,7 @@ typedef struct {
 
 void tg_fronts_free(tg_fronts *fronts);
 
-/* Makes the fronts over the tables' edges from the suffixes' least values; an edge that no front under the limit starts
- * with dies. */
+/* Makes the fronts over the tables' living edges, those that stay under the limit with the suffixes' least values. */
 tg_status tg_fronts_make(struct tg_tables *tables, tg_error *err);
 
 /* No sequence takes less that ends in this label, of n stages and with this front class, at a row. Infinite where none

@@ -76,8 +76,7 @@ static tg_status list_candidates(tg_search *search, const tg_row *row, int front
     const tg_tables *tables = search->tables;
     const int n = search->chain.count;
     const size_t base = search->candidates.count;
-    double next_s = n ? search->chain.time_s[n - 1] : 0;
-    const tg_labels from = {&behind.head, &behind.tail, &behind.e, &behind.x, &next_s};
+    const double from[] = {behind.head, behind.tail, behind.e, behind.x, n ? search->chain.time_s[n - 1] : 0};
     for (size_t k = row->first_edge; k < row->first_edge + row->edges; k++) {
         const tg_edge edge = tables->edges.at[k];
         if (!(edge.least < search->target))
@@ -86,10 +85,10 @@ static tg_status list_candidates(tg_search *search, const tg_row *row, int front
         int size = problem->member_start[piece->kind + 1] - problem->member_start[piece->kind];
         if (n < piece->min_successors || n > piece->max_successors || search->used[piece->kind] == size)
             continue;
-        double c = outer_transfer_s(search, row, piece, front_class), ignored;
-        tg_label label;
-        tg_content_apply(problem, &problem->content[piece->content], c, n, 1, from,
-                         (tg_labels){&label.head, &label.tail, &label.e, &label.x, &ignored});
+        const double c = outer_transfer_s(search, row, piece, front_class);
+        double to[TG_LABEL_COLUMNS];
+        tg_content_apply(problem, &problem->content[piece->content], c, n, 1, from, 1, to, 1);
+        const tg_label label = {to[TG_HEAD], to[TG_TAIL], to[TG_E], to[TG_X]};
         double bound = tg_fronts_bound(tables, edge.target, n + piece->stage_count, piece->front_class, &label);
         if (bound < search->target && !tg_candidates_push(&search->candidates, (tg_candidate){(int)k, bound}))
             return tg_fail(err, TG_EMEMORY, "out of memory");

@@ -37,7 +37,7 @@ tg_status tg_tables_make(tg_arena *arena, tg_problem *problem, tg_halt *halt, tg
     out->usable_start = tg_arena_alloc(arena, L + 1, sizeof *out->usable_start);
     out->least_e = tg_arena_alloc(arena, L, sizeof *out->least_e);
     out->least_x = tg_arena_alloc(arena, L, sizeof *out->least_x);
-    out->scratch = tg_arena_alloc(arena, TG_PRE_HEAD * (size_t)problem->most_stages, sizeof *out->scratch);
+    out->scratch = tg_arena_alloc(arena, (TG_LABEL_COLUMNS + 1) * (size_t)problem->most_stages, sizeof *out->scratch);
     if (!out->index || !out->head || !out->usable || !out->usable_start || !out->least_e || !out->least_x ||
         !out->scratch)
         return out_of_memory(err);
@@ -53,8 +53,7 @@ bool tg_tables_fit_by_class(const tg_tables *tables)
 void tg_tables_free(tg_tables *tables)
 {
     free(tables->index);
-    for (int i = 0; i < TG_COLUMNS; i++)
-        free(tables->values[i]);
+    free(tables->values);
     tg_fronts_free(&tables->fronts);
     tg_rows_free(&tables->rows);
     tg_edges_free(&tables->edges);
@@ -279,15 +278,17 @@ static void find_fronts(tg_tables *tables)
 /* Fronts add at each n what they add over all n, by the limit that the rows are made for. */
 static void clear_fronts(tg_tables *tables)
 {
+    const size_t room = tables->values_room;
     for (int i = 0; i <= tables->problem->atoms; i++)
         for (int at = tables->head[i]; at >= 0; at = tables->rows.at[at].next) {
             const tg_row *row = &tables->rows.at[at];
             for (int n = row->low; n <= row->high; n++) {
                 const size_t cell = row->at + (size_t)(n - row->low);
-                tables->values[TG_PRE_HEAD][cell] = tables->values[TG_PRE_TAIL][cell] = row->pre_r;
-                tables->values[TG_PRE_BOTH][cell] = -dead;
-                tables->values[TG_PRE_E][cell] = row->pre_e;
-                tables->values[TG_PRE_X][cell] = row->pre_x;
+                double *value = tables->values + cell;
+                value[TG_PRE_HEAD * room] = value[TG_PRE_TAIL * room] = row->pre_r;
+                value[TG_PRE_BOTH * room] = -dead;
+                value[TG_PRE_E * room] = row->pre_e;
+                value[TG_PRE_X * room] = row->pre_x;
             }
         }
 }
@@ -302,14 +303,11 @@ static tg_status place_values(tg_tables *tables, tg_error *err)
         count += row->high >= row->low ? (size_t)(row->high - row->low + 1) : 0;
     }
     if (count > tables->values_room) {
-        tables->values_room = 0;
-        for (int i = 0; i < TG_COLUMNS; i++) {
-            free(tables->values[i]);
-            tables->values[i] = malloc((count + count / 2) * sizeof(double));
-            if (!tables->values[i])
-                return out_of_memory(err);
-        }
-        tables->values_room = count + count / 2;
+        free(tables->values);
+        tables->values = malloc(TG_COLUMNS * (count + count / 2) * sizeof *tables->values);
+        tables->values_room = tables->values ? count + count / 2 : 0;
+        if (!tables->values)
+            return out_of_memory(err);
     }
     tables->values_count = count;
     clear_fronts(tables);
@@ -321,7 +319,7 @@ static bool root_lives(const tg_tables *tables)
     const tg_row *root = tg_tables_root(tables);
     double most = -dead;
     for (int column = TG_PRE_HEAD; column < TG_COLUMNS; column++)
-        most = larger(most, tables->values[column][root->at]);
+        most = larger(most, tg_tables_column(tables, column)[root->at]);
     return most < tables->limit;
 }
 
