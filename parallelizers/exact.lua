@@ -4,6 +4,7 @@
 --- equal content once.
 local core <const> = require "tangram.core"
 local strategies <const> = require "tangram.strategies"
+local target <const> = require "tangram.target"
 
 local max <const>, min <const> = math.max, math.min
 
@@ -37,8 +38,7 @@ local function stage_of(place, number, first, atoms, r, ctx)
   return stage
 end
 
---- No runtime recomputes some layers in full and the attention core of the others: a count goes with "none" alone.
-local function may_recompute(strategy, ctx) return ctx.options.full_recompute and strategy.recompute == "none" end
+local function may_recompute(strategy, ctx) return ctx.options.full_recompute and strategies.may_recompute(strategy, ctx) end
 
 --- More stages than GPUs on the other islands never stand behind a plan.
 local function most_successors(island, ctx)
@@ -52,7 +52,7 @@ local function new_place(slice, island, ctx)
   local content <const> = {}
   for i, atom in ipairs(ctx.atoms) do content[i] = atom.hash end
   local place <const> = {
-    model = slice:of_model(), island = island, strategies = {}, of_size = {}, stages = {}, by_terms = true,
+    model = slice:of_model(), island = island, strategies = {}, of_size = {}, stages = {}, by_terms = true, seen = {},
     most_successors = most_successors(island, ctx),
   }
   place.table = core.partition_table {
@@ -89,14 +89,15 @@ local function layers_of(run)
 end
 
 --- Adds the ways of a stage under one strategy, priced whole: for each number of stages behind it, as few layers recomputed
---- as it takes. Bytes fall with each layer more.
+--- as it takes and a target lets it. Bytes fall with each layer more.
 local function add_ways(found, place, number, run, ctx)
-  local most <const> = may_recompute(place.strategies[number], ctx) and layers_of(run) or 0
+  local least, most = 0, 0
+  if may_recompute(place.strategies[number], ctx) then least, most = target.recompute_range(ctx.target, layers_of(run)) end
   local function priced(r)
     local stage <const> = stage_of(place, number, run.first, #run, r, ctx)
     return core.bears(stage.static_bytes, stage.transient_bytes, stage.inflight_bytes, ctx.capacity_bytes, ctx.microbatches), stage
   end
-  local r, needed = 0, 0
+  local r, needed = least, 0
   while true do
     local bears, stage = priced(r)
     if bears < needed then
@@ -116,21 +117,45 @@ local function add_ways(found, place, number, run, ctx)
   end
 end
 
---- Prices a run's stages for the table, where its terms can't.
+--- Can't the table's terms tell what stages of this run there are? A target may rule out some, by what they hold.
+local function by_hand(place, run, ctx)
+  local mode <const> = ctx.target
+  if not place.by_terms then return true end
+  local layers <const> = layers_of(run)
+  local least <const>, most <const> = target.recompute_range(mode, layers)
+  return not target.may_hold(mode, layers, run.first == 1, run.last == #ctx.atoms)
+    or mode.first and run.first == 1 or mode.last and run.last == #ctx.atoms
+    or least > 0 and mode.least_recomputed < target.ALL or 0 < most and most < layers
+end
+
+--- Prices a run's stages for the table.
 local function price(place, run, ctx)
+  local mode <const> = ctx.target
   for gpus, numbers in ipairs(place.of_size) do
     if #numbers > 0 and not place.table:has(run.first, run.last, gpus) then
       local found <const> = {}
-      for _, number in ipairs(numbers) do add_ways(found, place, number, run, ctx) end
+      local may <const> = not mode or target.may_hold(mode, layers_of(run), run.first == 1, run.last == #ctx.atoms)
+      for _, number in ipairs(may and numbers or {}) do
+        if not mode or target.end_allows(mode, place.strategies[number], run.first == 1, run.last == #ctx.atoms) then
+          add_ways(found, place, number, run, ctx)
+        end
+      end
       place.table:set(run.first, run.last, gpus, found)
     end
   end
 end
 
---- Has the table price what this slice needs.
+--- Prices what this slice needs and the table can't.
 local function prepare(place, slice, ctx)
-  for i = 1, place.by_terms and 0 or #slice do
-    for j = i, #slice do price(place, slice:run(i, j), ctx) end
+  for i = 1, place.by_terms and not ctx.target and 0 or #slice do
+    for j = i, #slice do
+      local key <const> = slice.first + i << 12 | slice.first + j
+      if not place.seen[key] then
+        place.seen[key] = true
+        local run <const> = slice:run(i, j)
+        if by_hand(place, run, ctx) then price(place, run, ctx) end
+      end
+    end
   end
 end
 

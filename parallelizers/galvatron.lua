@@ -48,7 +48,7 @@ end
 --- stages behind it, or nil; `split` cuts a run evenly in time.
 local function priced_strategy(strategy, island, ctx)
   local terms <const> = ctx.cost.terms(island, strategy, ctx)
-  local full <const> = ctx.options.recompute and strategy.recompute == "none"
+  local full <const> = ctx.options.recompute and strategies.may_recompute(strategy, ctx)
   local starts <const>, known <const> = ctx.memo.starts, {}
   local one <const> = {}
   function one.stage(first, last, behind, slice)

@@ -21,10 +21,9 @@ local function priced(gpus, moe, island, ctx)
   if not known then
     known = {}
     for i, strategy in ipairs(strategies.list(gpus, moe, island, ctx, ctx.options)) do
-      -- No runtime recomputes some layers in full and the attention core of the others: a count goes with "none" alone.
       known[i] = {
         strategy = strategy, terms = ctx.cost.terms(island, strategy, ctx), stages = {}, with_full = {},
-        full = ctx.options.full_recompute and strategy.recompute == "none",
+        full = ctx.options.full_recompute and strategies.may_recompute(strategy, ctx),
       }
     end
     ctx.memo[key] = known

@@ -1,4 +1,5 @@
 #include "bind/candidates.h"
+#include "bind/convert.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -18,12 +19,19 @@ typedef struct {
 /* What an answer may hold, so that a faulty one is refused before it fills the memory: plans are compared in pairs. */
 enum { MOST_FIELDS = 32, MOST_CANDIDATES = 10000, MOST_STAGES = 100000, MOST_PARTS = 32, LONGEST_NAME = 64 };
 
+enum { SEEN_STAGES = 128 };
+typedef struct {
+    const void *table;
+    const tg_planned_stage *stage;
+} seen_stage;
+
 typedef struct {
     lua_State *L;
     tg_arena *arena;
     tg_error *err;
     int plan, stage; /* from 1, for messages */
     lua_Integer stages_left;
+    seen_stage seen[SEEN_STAGES]; /* plans share most of their stages: by their tables' addresses */
 } reader;
 
 static tg_status refuse(const reader *r, const char *name, const char *got, const char *expected)
@@ -152,7 +160,7 @@ static tg_status read_recompute(const reader *r, tg_strategy *out)
         if (word < 0)
             return refuse_value(r, "strategy.recompute", "'none', 'selective' or 'full'");
         out->recompute = (tg_recompute)word;
-        out->recompute_layers = out->recompute == TG_RECOMPUTE_FULL ? layers : -1;
+        out->recompute_layers = layers;
     }
     lua_pop(L, 1);
     return TG_OK;
@@ -239,12 +247,18 @@ static const field stage_fields[] = {
 };
 enum { STAGE_FIELDS = sizeof stage_fields / sizeof *stage_fields };
 
-static tg_status read_stage(const reader *r, tg_planned_stage *out)
+static tg_status read_stage(reader *r, tg_planned_stage *out)
 {
     lua_State *L = r->L;
     *out = (tg_planned_stage){.transfer_s = -1};
     if (!lua_istable(L, -1))
         return refuse_value(r, "stage", "a table");
+    const void *table = lua_topointer(L, -1);
+    seen_stage *seen = &r->seen[(uintptr_t)table / 64 % SEEN_STAGES];
+    if (seen->table == table) {
+        *out = *seen->stage;
+        return TG_OK;
+    }
     tg_status status = read_fields(r, stage_fields, STAGE_FIELDS, out);
     if (status == TG_OK)
         status = read_strategy(r, &out->strategy);
@@ -255,8 +269,10 @@ static tg_status read_stage(const reader *r, tg_planned_stage *out)
         if (status == TG_OK)
             status = read_parts(r, "time", &out->time_parts, &out->time_part_count);
     }
-    if (status == TG_OK)
+    if (status == TG_OK) {
         lua_pop(L, 1);
+        *seen = (seen_stage){table, out};
+    }
     return status;
 }
 
@@ -328,18 +344,6 @@ tg_status tg_read_candidates(lua_State *L, int index, tg_arena *arena, tg_answer
     return status;
 }
 
-static void set_number(lua_State *L, const char *name, double value)
-{
-    lua_pushnumber(L, value);
-    lua_setfield(L, -2, name);
-}
-
-static void set_int(lua_State *L, const char *name, int value)
-{
-    lua_pushinteger(L, value);
-    lua_setfield(L, -2, name);
-}
-
 static void push_strategy(lua_State *L, const tg_strategy *strategy)
 {
     lua_newtable(L);
@@ -354,20 +358,19 @@ static void push_strategy(lua_State *L, const tg_strategy *strategy)
         lua_setfield(L, -2, strategy_fields[i].name);
     }
     lua_createtable(L, 0, 2);
-    lua_pushstring(L, recompute_names[strategy->recompute]);
-    lua_setfield(L, -2, "kind");
+    tg_set_text(L, "kind", recompute_names[strategy->recompute]);
     if (strategy->recompute_layers >= 0)
-        set_int(L, "layers", strategy->recompute_layers);
+        tg_set_integer(L, "layers", strategy->recompute_layers);
     lua_setfield(L, -2, "recompute");
-    lua_pushstring(L, offload_names[(strategy->offload_optimizer ? 1 : 0) + (strategy->offload_activations ? 2 : 0)]);
-    lua_setfield(L, -2, "offload");
+    tg_set_text(L, "offload",
+                offload_names[(strategy->offload_optimizer ? 1 : 0) + (strategy->offload_activations ? 2 : 0)]);
 }
 
 static void push_parts(lua_State *L, const char *name, const tg_part *parts, int count)
 {
     lua_createtable(L, 0, count);
     for (int i = 0; i < count; i++)
-        set_number(L, parts[i].name, parts[i].value);
+        tg_set_number(L, parts[i].name, parts[i].value);
     lua_setfield(L, -2, name);
 }
 
@@ -378,9 +381,9 @@ void tg_push_stage(lua_State *L, const tg_planned_stage *stage)
     for (size_t i = 0; i < STAGE_FIELDS; i++) {
         const void *at = (const char *)stage + stage_fields[i].offset;
         if (stage_fields[i].kind == INTEGER)
-            set_int(L, stage_fields[i].name, *(const int *)at);
+            tg_set_integer(L, stage_fields[i].name, *(const int *)at);
         else if (stage_fields[i].kind == NUMBER)
-            set_number(L, stage_fields[i].name, *(const double *)at);
+            tg_set_number(L, stage_fields[i].name, *(const double *)at);
     }
     push_strategy(L, &stage->strategy);
     lua_setfield(L, -2, "strategy");

@@ -1,4 +1,5 @@
 #include "bind/core.h"
+#include "bind/convert.h"
 
 #include <dirent.h>
 #include <stdlib.h>
@@ -57,8 +58,7 @@ int luaopen_tangram_core(lua_State *L)
 {
     luaL_checkversion(L);
     lua_newtable(L);
-    lua_pushstring(L, tg_version());
-    lua_setfield(L, -2, "version");
+    tg_set_text(L, "version", tg_version());
     lua_pushcfunction(L, nearest);
     lua_setfield(L, -2, "nearest");
     lua_pushcfunction(L, is_terminal);

@@ -45,30 +45,6 @@ void tg_push_rate(lua_State *L, const tg_rate *rate)
     }
 }
 
-void tg_set_integer(lua_State *L, const char *name, size_t x)
-{
-    lua_pushinteger(L, (lua_Integer)x);
-    lua_setfield(L, -2, name);
-}
-
-void tg_set_number(lua_State *L, const char *name, double x)
-{
-    lua_pushnumber(L, x);
-    lua_setfield(L, -2, name);
-}
-
-void tg_set_text(lua_State *L, const char *name, const char *x)
-{
-    lua_pushstring(L, x);
-    lua_setfield(L, -2, name);
-}
-
-void tg_set_boolean(lua_State *L, const char *name, bool x)
-{
-    lua_pushboolean(L, x);
-    lua_setfield(L, -2, name);
-}
-
 void *tg_need(lua_State *L, tg_arena *arena, size_t count, size_t size)
 {
     void *at = tg_arena_alloc(arena, count, size);

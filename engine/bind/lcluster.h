@@ -2,6 +2,7 @@
 #ifndef TG_BIND_LCLUSTER_H
 #define TG_BIND_LCLUSTER_H
 
+#include "bind/convert.h"
 #include "bind/state.h"
 #include "cluster/islands.h"
 
@@ -16,12 +17,6 @@ int tg_cluster_failure(lua_State *L, tg_status status, const tg_error *err);
 
 /* A rate as Lua has it: a list of { size, bytes_per_s }, sizes ascending. */
 void tg_push_rate(lua_State *L, const tg_rate *rate);
-
-/* Fields of the table at the top of the stack. */
-void tg_set_integer(lua_State *L, const char *name, size_t x);
-void tg_set_number(lua_State *L, const char *name, double x);
-void tg_set_text(lua_State *L, const char *name, const char *x);
-void tg_set_boolean(lua_State *L, const char *name, bool x);
 
 /* tg_arena_alloc that raises when memory is out. */
 void *tg_need(lua_State *L, tg_arena *arena, size_t count, size_t size);

@@ -4,29 +4,15 @@
 #include <string.h>
 #include <time.h>
 
+#include "bind/convert.h"
 #include "bind/core.h"
 #include "pipeline/compose.h"
 #include "pipeline/interleave.h"
 #include "pipeline/label.h"
 
-static double number_field(lua_State *L, int table, const char *name, double otherwise)
-{
-    double value = otherwise;
-    if (lua_getfield(L, table, name) != LUA_TNIL) {
-        if (!lua_isnumber(L, -1))
-            luaL_error(L, "%s: expected a number, got %s", name, luaL_typename(L, -1));
-        value = lua_tonumber(L, -1);
-    }
-    lua_pop(L, 1);
-    return value;
-}
-
 static int int_field(lua_State *L, int table, const char *name, int otherwise)
 {
-    double value = number_field(L, table, name, otherwise);
-    if (value != floor(value) || value < INT_MIN || value > INT_MAX)
-        luaL_error(L, "%s: expected a whole number, got %f", name, value);
-    return (int)value;
+    return tg_integer_field_or(L, table, name, INT_MIN, INT_MAX, otherwise);
 }
 
 static int choice_field(lua_State *L, int table, const char *name, const char *const *choices)
@@ -43,47 +29,32 @@ static int choice_field(lua_State *L, int table, const char *name, const char *c
     return chosen;
 }
 
-static void check_fields(lua_State *L, int table, const char *const *fields, size_t count)
-{
-    luaL_checktype(L, table, LUA_TTABLE);
-    for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1)) {
-        const char *name = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "(not a name)";
-        size_t i = 0;
-        while (i < count && strcmp(fields[i], name) != 0)
-            i++;
-        if (i == count) {
-            const char *nearest = tg_nearest(name, fields, count);
-            luaL_error(L, nearest ? "unknown option '%s' (did you mean '%s'?)" : "unknown option '%s'", name, nearest);
-        }
-    }
-}
-
 static const char *const p2p_names[] = {"overlapped", "blocking", NULL};
 
 static void check_options(lua_State *L, int table, tg_compose_options *options)
 {
-    static const char *const fields[] = {"objective",    "p2p", "warmup", "gap",
-                                         "time_limit_s", "top", "cutoff", "required_island"};
+    static const char *const fields[] = {"objective", "p2p",    "warmup",          "gap", "time_limit_s",
+                                         "top",       "cutoff", "required_island", NULL};
     static const char *const objectives[] = {"simulated", "paper", NULL}, *const warmups[] = {"1f1b", "auto", NULL};
     tg_compose_defaults(options);
     options->stop = tg_stop_flag();
     if (lua_isnoneornil(L, table))
         return;
-    check_fields(L, table, fields, sizeof fields / sizeof *fields);
+    tg_check_fields(L, table, fields);
     options->objective = choice_field(L, table, "objective", objectives) ? TG_PAPER : TG_SIMULATED;
     options->p2p = choice_field(L, table, "p2p", p2p_names) ? TG_BLOCKING : TG_OVERLAPPED;
     options->warmup = choice_field(L, table, "warmup", warmups) ? TG_AUTO : TG_PLAIN;
-    options->gap = number_field(L, table, "gap", options->gap);
-    options->time_limit_s = number_field(L, table, "time_limit_s", options->time_limit_s);
+    options->gap = tg_number_field_or(L, table, "gap", options->gap);
+    options->time_limit_s = tg_number_field_or(L, table, "time_limit_s", options->time_limit_s);
     options->top = int_field(L, table, "top", options->top);
-    options->cutoff = number_field(L, table, "cutoff", options->cutoff);
+    options->cutoff = tg_number_field_or(L, table, "cutoff", options->cutoff);
     options->required_island = int_field(L, table, "required_island", 0) - 1;
 }
 
 static tg_status generate_from(lua_State *L, int table, tg_arena *arena, tg_instance *out, tg_error *err)
 {
-    static const char *const fields[] = {"seed", "atoms", "islands", "variants", "kinds"};
-    check_fields(L, table, fields, sizeof fields / sizeof *fields);
+    static const char *const fields[] = {"seed", "atoms", "islands", "variants", "kinds", NULL};
+    tg_check_fields(L, table, fields);
     int islands = int_field(L, table, "islands", 4);
     return tg_instance_generate(arena, (uint64_t)int_field(L, table, "seed", 1), int_field(L, table, "atoms", 42),
                                 islands, int_field(L, table, "variants", 4), int_field(L, table, "kinds", islands), out,
@@ -103,28 +74,19 @@ static void push_composition(lua_State *L, const tg_composition *composition)
 {
     static const char *const stops[] = {NULL, "time", "signal", "effort"};
     lua_createtable(L, 0, 12);
-    lua_pushboolean(L, composition->found);
-    lua_setfield(L, -2, "found");
-    lua_pushnumber(L, composition->bound_s);
-    lua_setfield(L, -2, "bound_s");
-    lua_pushstring(L, stops[composition->stopped]);
-    lua_setfield(L, -2, "stopped");
-    lua_pushinteger(L, composition->labels);
-    lua_setfield(L, -2, "labels");
-    lua_pushinteger(L, composition->simulated);
-    lua_setfield(L, -2, "simulated");
+    tg_set_boolean(L, "found", composition->found);
+    tg_set_number(L, "bound_s", composition->bound_s);
+    tg_set_text(L, "stopped", stops[composition->stopped]);
+    tg_set_integer(L, "labels", composition->labels);
+    tg_set_integer(L, "simulated", composition->simulated);
     if (!composition->found)
         return;
     push_sequence(L, &composition->best);
     lua_setfield(L, -2, "sequence");
-    lua_pushnumber(L, composition->best.time_s);
-    lua_setfield(L, -2, "time_s");
-    lua_pushnumber(L, composition->gap);
-    lua_setfield(L, -2, "gap");
-    lua_pushboolean(L, composition->proved);
-    lua_setfield(L, -2, "proved");
-    lua_pushnumber(L, composition->paper_s);
-    lua_setfield(L, -2, "paper_s");
+    tg_set_number(L, "time_s", composition->best.time_s);
+    tg_set_number(L, "gap", composition->gap);
+    tg_set_boolean(L, "proved", composition->proved);
+    tg_set_number(L, "paper_s", composition->paper_s);
     lua_createtable(L, composition->stage_count, 0);
     for (int s = 0; s < composition->stage_count; s++) {
         lua_pushinteger(L, composition->warmup[s]);
@@ -136,8 +98,7 @@ static void push_composition(lua_State *L, const tg_composition *composition)
         lua_createtable(L, 0, 2);
         push_sequence(L, &composition->top[i]);
         lua_setfield(L, -2, "sequence");
-        lua_pushnumber(L, composition->top[i].time_s);
-        lua_setfield(L, -2, "time_s");
+        tg_set_number(L, "time_s", composition->top[i].time_s);
         lua_rawseti(L, -2, i + 1);
     }
     lua_setfield(L, -2, "top");
@@ -173,10 +134,8 @@ static int compose(lua_State *L)
     const double compose_s = tg_clock_s() - start_s, cpu_s = (double)(clock() - start_cpu) / CLOCKS_PER_SEC;
     push_composition(L, &composition);
     tg_arena_free(arena); /* large: not left to the collector */
-    lua_pushnumber(L, compose_s);
-    lua_setfield(L, -2, "compose_s");
-    lua_pushnumber(L, cpu_s);
-    lua_setfield(L, -2, "cpu_s");
+    tg_set_number(L, "compose_s", compose_s);
+    tg_set_number(L, "cpu_s", cpu_s);
     return 1;
 }
 
@@ -210,11 +169,11 @@ typedef struct {
 
 static void check_pipeline(lua_State *L, pipeline *out)
 {
-    static const char *const fields[] = {"microbatches", "warmup", "p2p", "operations", "chunks"};
-    static const char *const stage_fields[] = {"forward_s", "backward_s", "sync_s"};
+    static const char *const fields[] = {"microbatches", "warmup", "p2p", "operations", "chunks", NULL};
+    static const char *const stage_fields[] = {"forward_s", "backward_s", "sync_s", NULL};
     luaL_checktype(L, 1, LUA_TTABLE);
     luaL_checktype(L, 2, LUA_TTABLE);
-    check_fields(L, 3, fields, sizeof fields / sizeof *fields);
+    tg_check_fields(L, 3, fields);
     *out = (pipeline){.count = (int)luaL_len(L, 1),
                       .microbatches = int_field(L, 3, "microbatches", 1),
                       .chunks = int_field(L, 3, "chunks", 1)};
@@ -229,9 +188,10 @@ static void check_pipeline(lua_State *L, pipeline *out)
     for (int s = 0; s < out->count; s++) {
         lua_geti(L, 1, s + 1);
         int at = lua_gettop(L);
-        check_fields(L, at, stage_fields, 3);
-        out->stages[s] = (tg_stage_time){number_field(L, at, "forward_s", 0), number_field(L, at, "backward_s", 0),
-                                         number_field(L, at, "sync_s", 0), 0};
+        tg_check_fields(L, at, stage_fields);
+        out->stages[s] =
+            (tg_stage_time){tg_number_field_or(L, at, "forward_s", 0), tg_number_field_or(L, at, "backward_s", 0),
+                            tg_number_field_or(L, at, "sync_s", 0), 0};
         lua_pop(L, 1);
         if (s + 1 == out->count)
             break;
@@ -281,21 +241,7 @@ static int simulate(lua_State *L)
     lua_pushnumber(L, time_s);
     if (!operations)
         return 1;
-    lua_createtable(L, (int)count, 0);
-    for (size_t i = 0; i < count; i++) {
-        lua_createtable(L, 0, 5);
-        lua_pushinteger(L, operations[i].stage + 1);
-        lua_setfield(L, -2, "stage");
-        lua_pushinteger(L, operations[i].microbatch + 1);
-        lua_setfield(L, -2, "microbatch");
-        lua_pushboolean(L, operations[i].backward);
-        lua_setfield(L, -2, "backward");
-        lua_pushnumber(L, operations[i].start_s);
-        lua_setfield(L, -2, "start_s");
-        lua_pushnumber(L, operations[i].end_s);
-        lua_setfield(L, -2, "end_s");
-        lua_rawseti(L, -2, (lua_Integer)i + 1);
-    }
+    tg_push_operations(L, operations, count);
     return 2;
 }
 

@@ -175,19 +175,17 @@ static void push_enumeration(lua_State *L, const tg_enumeration *found, int isla
 {
     static const char *const stops[] = {NULL, "time", "signal", "effort"};
     lua_newtable(L);
-    lua_pushboolean(L, found->found);
-    lua_setfield(L, -2, "found");
+    tg_set_boolean(L, "found", found->found);
     tg_set_text(L, "stopped", stops[found->stopped]);
     tg_set_number(L, "bound_s", found->bound_s);
-    tg_set_integer(L, "all", (size_t)(found->all));
-    tg_set_integer(L, "asked", (size_t)(found->asked));
-    tg_set_integer(L, "queried", (size_t)(found->queried));
-    tg_set_integer(L, "reused", (size_t)(found->reused));
-    lua_pushinteger(L, found->saved);
-    lua_setfield(L, -2, "saved");
+    tg_set_count(L, "all", (size_t)(found->all));
+    tg_set_count(L, "asked", (size_t)(found->asked));
+    tg_set_count(L, "queried", (size_t)(found->queried));
+    tg_set_count(L, "reused", (size_t)(found->reused));
+    tg_set_integer(L, "saved", found->saved);
     lua_newtable(L);
     for (int i = 0; i < found->pruned_count; i++)
-        tg_set_integer(L, found->pruned[i].policy, (size_t)(found->pruned[i].count));
+        tg_set_count(L, found->pruned[i].policy, (size_t)(found->pruned[i].count));
     lua_setfield(L, -2, "pruned");
     push_complaints(L, "failed", found->failed, found->failed_count);
     push_complaints(L, "refused", found->refused, found->refused_count);
@@ -197,8 +195,7 @@ static void push_enumeration(lua_State *L, const tg_enumeration *found, int isla
     push_choice(L, &found->best);
     lua_setfield(L, -2, "best");
     tg_set_number(L, "gap", found->gap);
-    lua_pushboolean(L, found->proved);
-    lua_setfield(L, -2, "proved");
+    tg_set_boolean(L, "proved", found->proved);
     tg_set_number(L, "paper_s", found->paper_s);
     lua_createtable(L, found->stage_count, 0);
     lua_createtable(L, found->stage_count, 0);

@@ -65,9 +65,9 @@ static void push_island(lua_State *L, const tg_cluster *cluster, const tg_island
     tg_set_text(L, "name", island->name);
     tg_set_text(L, "gpu", island->gpu);
     set_nodes(L, cluster, island);
-    tg_set_integer(L, "node_count", island->node_count);
-    tg_set_integer(L, "gpus", island->gpus);
-    tg_set_integer(L, "gpus_per_node", island->gpus_per_node);
+    tg_set_count(L, "node_count", island->node_count);
+    tg_set_count(L, "gpus", island->gpus);
+    tg_set_count(L, "gpus_per_node", island->gpus_per_node);
     tg_set_number(L, "compute_flops", island->compute_flops);
     tg_set_number(L, "memory_bytes", island->memory_bytes);
     tg_push_rate(L, &island->intra);
@@ -90,7 +90,7 @@ static void set_contrast(lua_State *L, const tg_contrast *contrast)
     static const char *const names[] = {"gpus", "compute_flops", "memory_bytes", "intra_bytes_per_s", "pinned"};
     tg_set_text(L, "trait", names[contrast->trait]);
     if (contrast->trait == TG_INTRA)
-        tg_set_integer(L, "size", contrast->size);
+        tg_set_count(L, "size", contrast->size);
     if (contrast->trait == TG_PINNED)
         return;
     lua_createtable(L, 2, 0);
@@ -252,8 +252,8 @@ static int nodes(lua_State *L)
         lua_createtable(L, 0, 9);
         tg_set_text(L, "name", node->name);
         tg_set_text(L, "machine", node->physical_name);
-        tg_set_integer(L, "first", node->first_gpu + 1);
-        tg_set_integer(L, "gpus", node->gpus);
+        tg_set_count(L, "first", node->first_gpu + 1);
+        tg_set_count(L, "gpus", node->gpus);
         tg_set_text(L, "gpu", node->gpu);
         tg_set_number(L, "compute_flops", node->compute_flops);
         tg_set_number(L, "memory_bytes", node->memory_bytes);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bind/convert.h"
 #include "bind/core.h"
 #include "model/model.h"
 
@@ -75,24 +76,6 @@ static tg_status read_dims(lua_State *L, int index, tg_arena *arena, tg_model_di
     return tg_model_check(dims, err);
 }
 
-static void set_integer(lua_State *L, const char *name, int64_t value)
-{
-    lua_pushinteger(L, value);
-    lua_setfield(L, -2, name);
-}
-
-static void set_number(lua_State *L, const char *name, double value)
-{
-    lua_pushnumber(L, value);
-    lua_setfield(L, -2, name);
-}
-
-static void set_text(lua_State *L, const char *name, const char *value)
-{
-    lua_pushstring(L, value);
-    lua_setfield(L, -2, name);
-}
-
 static void push_hash(lua_State *L, uint64_t hash)
 {
     char text[17];
@@ -103,18 +86,18 @@ static void push_hash(lua_State *L, uint64_t hash)
 static void push_atom(lua_State *L, const tg_atom *atom, size_t index)
 {
     lua_createtable(L, 0, 11);
-    set_text(L, "kind", atom_names[atom->kind]);
-    set_integer(L, "index", (lua_Integer)index + 1);
-    set_integer(L, "layer", atom->layer);
+    tg_set_text(L, "kind", atom_names[atom->kind]);
+    tg_set_integer(L, "index", (lua_Integer)index + 1);
+    tg_set_integer(L, "layer", atom->layer);
     if (atom->mlp != TG_MLP_NONE)
-        set_text(L, "mlp", mlp_names[atom->mlp]);
+        tg_set_text(L, "mlp", mlp_names[atom->mlp]);
     if (atom->attention != TG_ATTENTION_NONE)
-        set_text(L, "attention", attention_names[atom->attention]);
-    set_integer(L, "parameters", atom->parameters);
-    set_integer(L, "expert_parameters", atom->expert_parameters);
-    set_integer(L, "parameter_bytes", 2 * atom->parameters);
-    set_number(L, "flops", atom->forward_flops);
-    set_number(L, "boundary_bytes", atom->boundary_bytes);
+        tg_set_text(L, "attention", attention_names[atom->attention]);
+    tg_set_integer(L, "parameters", atom->parameters);
+    tg_set_integer(L, "expert_parameters", atom->expert_parameters);
+    tg_set_integer(L, "parameter_bytes", 2 * atom->parameters);
+    tg_set_number(L, "flops", atom->forward_flops);
+    tg_set_number(L, "boundary_bytes", atom->boundary_bytes);
     push_hash(L, atom->hash);
     lua_setfield(L, -2, "hash");
 }
@@ -208,8 +191,8 @@ static void set_ranges(lua_State *L, const tg_model_field *fields, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         lua_createtable(L, 0, 2);
-        set_integer(L, "min", fields[i].min);
-        set_integer(L, "max", fields[i].max);
+        tg_set_integer(L, "min", fields[i].min);
+        tg_set_integer(L, "max", fields[i].max);
         lua_setfield(L, -2, fields[i].name);
     }
 }

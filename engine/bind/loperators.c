@@ -7,43 +7,10 @@
 
 static const char *const OPERATORS = "tangram.Operators";
 
-/* The list at field name, count numbers, in memory that lives while it stays on the stack: pushes one value. */
-static const double *check_numbers(lua_State *L, const char *name, int count)
-{
-    double *list = lua_newuserdatauv(L, (size_t)count * sizeof *list, 0);
-    if (lua_getfield(L, 1, name) != LUA_TTABLE || luaL_len(L, -1) != count)
-        luaL_error(L, "field '%s': expected a list of %d values, as many as in forward_s", name, count);
-    for (int i = 0; i < count; i++) {
-        lua_geti(L, -1, i + 1);
-        list[i] = lua_tonumber(L, -1);
-        if (lua_type(L, -1) != LUA_TNUMBER || !isfinite(list[i]) || list[i] < 0)
-            luaL_error(L, "field '%s[%d]': expected a finite number of at least 0, got %s", name, i + 1,
-                       luaL_tolstring(L, -1, NULL));
-        lua_pop(L, 1);
-    }
-    lua_pop(L, 1);
-    return list;
-}
-
-static const bool *check_booleans(lua_State *L, const char *name, int count)
-{
-    bool *list = lua_newuserdatauv(L, (size_t)count * sizeof *list, 0);
-    if (lua_getfield(L, 1, name) != LUA_TTABLE || luaL_len(L, -1) != count)
-        luaL_error(L, "field '%s': expected a list of %d values, as many as in forward_s", name, count);
-    for (int i = 0; i < count; i++) {
-        if (lua_geti(L, -1, i + 1) != LUA_TBOOLEAN)
-            luaL_error(L, "field '%s[%d]': expected a boolean, got %s", name, i + 1, luaL_typename(L, -1));
-        list[i] = lua_toboolean(L, -1);
-        lua_pop(L, 1);
-    }
-    lua_pop(L, 1);
-    return list;
-}
-
 /* Names as indices, from 1 in Lua. */
 static const int *check_names(lua_State *L, int count)
 {
-    const double *numbers = check_numbers(L, "name", count);
+    const double *numbers = tg_amounts_field(L, "name", count, true);
     int *list = lua_newuserdatauv(L, (size_t)count * sizeof *list, 0);
     for (int i = 0; i < count; i++) {
         if (numbers[i] != floor(numbers[i]) || numbers[i] < 1 || numbers[i] > TG_OPERATOR_NAMES)
@@ -84,17 +51,17 @@ static int operators_new(lua_State *L)
     luaL_setmetatable(L, OPERATORS);
     int index = lua_gettop(L);
     tg_operators_input from = {.count = count,
-                               .forward_s = check_numbers(L, "forward_s", count),
-                               .backward_s = check_numbers(L, "backward_s", count),
-                               .weight_bytes = check_numbers(L, "weight_bytes", count),
-                               .input_bytes = check_numbers(L, "input_bytes", count),
-                               .activation_bytes = check_numbers(L, "activation_bytes", count),
-                               .kept_bytes = check_numbers(L, "kept_bytes", count),
-                               .forward_reserved_bytes = check_numbers(L, "forward_reserved_bytes", count),
-                               .backward_reserved_bytes = check_numbers(L, "backward_reserved_bytes", count),
+                               .forward_s = tg_amounts_field(L, "forward_s", count, true),
+                               .backward_s = tg_amounts_field(L, "backward_s", count, true),
+                               .weight_bytes = tg_amounts_field(L, "weight_bytes", count, true),
+                               .input_bytes = tg_amounts_field(L, "input_bytes", count, true),
+                               .activation_bytes = tg_amounts_field(L, "activation_bytes", count, true),
+                               .kept_bytes = tg_amounts_field(L, "kept_bytes", count, true),
+                               .forward_reserved_bytes = tg_amounts_field(L, "forward_reserved_bytes", count, true),
+                               .backward_reserved_bytes = tg_amounts_field(L, "backward_reserved_bytes", count, true),
                                .name = check_names(L, count),
-                               .recomputes = check_booleans(L, "recomputes", count),
-                               .layer = check_booleans(L, "layer", count)};
+                               .recomputes = tg_flags_field(L, "recomputes", count, true),
+                               .layer = tg_flags_field(L, "layer", count, true)};
     tg_error err;
     if (tg_operators_init(operators, &from, &err) != TG_OK)
         return luaL_error(L, "%s", err.message);

@@ -83,20 +83,13 @@ static void check_problem(lua_State *L, tg_partition *problem)
 static void push_plan(lua_State *L, const tg_partition *problem, const tg_partition_plan *plan)
 {
     lua_createtable(L, 0, 8);
-    lua_pushinteger(L, plan->stages);
-    lua_setfield(L, -2, "stages");
-    lua_pushinteger(L, plan->devices);
-    lua_setfield(L, -2, "devices");
-    lua_pushnumber(L, plan->bottleneck_s);
-    lua_setfield(L, -2, "bottleneck_s");
-    lua_pushnumber(L, plan->latency_s);
-    lua_setfield(L, -2, "latency_s");
-    lua_pushnumber(L, plan->sync_s);
-    lua_setfield(L, -2, "sync_s");
-    lua_pushnumber(L, tg_partition_total_s(problem, plan));
-    lua_setfield(L, -2, "total_s");
-    lua_pushinteger(L, plan->max_successors);
-    lua_setfield(L, -2, "max_successors");
+    tg_set_integer(L, "stages", plan->stages);
+    tg_set_integer(L, "devices", plan->devices);
+    tg_set_number(L, "bottleneck_s", plan->bottleneck_s);
+    tg_set_number(L, "latency_s", plan->latency_s);
+    tg_set_number(L, "sync_s", plan->sync_s);
+    tg_set_number(L, "total_s", tg_partition_total_s(problem, plan));
+    tg_set_integer(L, "max_successors", plan->max_successors);
     lua_createtable(L, plan->stages, 0);
     for (int k = 0; k < plan->stages; k++) {
         lua_pushinteger(L, plan->entries[k] + 1);

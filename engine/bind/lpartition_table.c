@@ -158,12 +158,6 @@ static int table_has(lua_State *L)
     return 1;
 }
 
-static void set_integer(lua_State *L, const char *name, int value)
-{
-    lua_pushinteger(L, value);
-    lua_setfield(L, -2, name);
-}
-
 /* table:plans(first, last, successors) -> { { idle = n, { first, atoms, devices, strategy, recomputed }, … front first
  * }, … }, by stages, then bottleneck */
 static int table_plans(lua_State *L)
@@ -179,15 +173,15 @@ static int table_plans(lua_State *L)
     lua_createtable(L, count, 0);
     for (int n = 0; n < count; n++) {
         lua_createtable(L, plans[n].stages, 1);
-        set_integer(L, "idle", plans[n].idle);
+        tg_set_integer(L, "idle", plans[n].idle);
         for (int k = 0; k < plans[n].stages; k++) {
             const tg_table_stage *stage = &plans[n].stage[k];
             lua_createtable(L, 0, 5);
-            set_integer(L, "first", stage->first + 1);
-            set_integer(L, "atoms", stage->atoms);
-            set_integer(L, "devices", stage->devices);
-            set_integer(L, "strategy", stage->option.strategy);
-            set_integer(L, "recomputed", stage->option.recomputed);
+            tg_set_integer(L, "first", stage->first + 1);
+            tg_set_integer(L, "atoms", stage->atoms);
+            tg_set_integer(L, "devices", stage->devices);
+            tg_set_integer(L, "strategy", stage->option.strategy);
+            tg_set_integer(L, "recomputed", stage->option.recomputed);
             lua_rawseti(L, -2, k + 1);
         }
         lua_rawseti(L, -2, n + 1);

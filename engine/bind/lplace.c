@@ -45,9 +45,9 @@ static void push_place(lua_State *L, const tg_cluster *cluster, const tg_stage_p
         const tg_node *node = &cluster->nodes[range->node];
         lua_createtable(L, 0, 4);
         tg_set_text(L, "machine", node->physical_name);
-        tg_set_integer(L, "node_index", range->node + 1);
-        tg_set_integer(L, "first", node->first_gpu + range->first + 1);
-        tg_set_integer(L, "count", range->count);
+        tg_set_count(L, "node_index", range->node + 1);
+        tg_set_count(L, "first", node->first_gpu + range->first + 1);
+        tg_set_count(L, "count", range->count);
         lua_rawseti(L, -2, (lua_Integer)r + 1);
     }
 }
@@ -103,8 +103,8 @@ static int classes(lua_State *L)
     lua_createtable(L, (int)count, 0);
     for (size_t i = 0; i < count; i++) {
         lua_createtable(L, 0, 2);
-        tg_set_integer(L, "nodes", found[i].nodes);
-        tg_set_integer(L, "gpus_per_node", found[i].gpus_per_node);
+        tg_set_count(L, "nodes", found[i].nodes);
+        tg_set_count(L, "gpus_per_node", found[i].gpus_per_node);
         lua_rawseti(L, -2, (lua_Integer)i + 1);
     }
     tg_arena_free(arena);

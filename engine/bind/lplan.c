@@ -1,4 +1,5 @@
 /* Plans as text: the check and the simulation of a plan file (pipeline/plan.h). */
+#include "bind/convert.h"
 #include "bind/core.h"
 #include "pipeline/plan.h"
 
@@ -35,21 +36,7 @@ static int plan_simulate(lua_State *L)
     if (tg_plan_simulate(&plan, &time_s, operations, &err) != TG_OK)
         return tg_push_failure(L, &err);
     lua_pushnumber(L, time_s);
-    lua_createtable(L, (int)count, 0);
-    for (size_t i = 0; i < count; i++) {
-        lua_createtable(L, 0, 5);
-        lua_pushinteger(L, operations[i].stage + 1);
-        lua_setfield(L, -2, "stage");
-        lua_pushinteger(L, operations[i].microbatch + 1);
-        lua_setfield(L, -2, "microbatch");
-        lua_pushboolean(L, operations[i].backward);
-        lua_setfield(L, -2, "backward");
-        lua_pushnumber(L, operations[i].start_s);
-        lua_setfield(L, -2, "start_s");
-        lua_pushnumber(L, operations[i].end_s);
-        lua_setfield(L, -2, "end_s");
-        lua_rawseti(L, -2, (lua_Integer)i + 1);
-    }
+    tg_push_operations(L, operations, count);
     return 2;
 }
 

@@ -35,8 +35,8 @@ static int counts(lua_State *L)
 {
     tg_store_counts now = tg_store_count(tg_check_store(L, 1));
     lua_newtable(L);
-    tg_set_integer(L, "found", (size_t)now.found);
-    tg_set_integer(L, "kept", (size_t)now.kept);
+    tg_set_count(L, "found", (size_t)now.found);
+    tg_set_count(L, "kept", (size_t)now.kept);
     tg_set_text(L, "trouble", now.trouble);
     return 1;
 }
@@ -60,7 +60,7 @@ static int list(lua_State *L)
         tg_set_text(L, "description", scopes[i].description);
         tg_set_number(L, "created", scopes[i].created);
         tg_set_number(L, "used", scopes[i].used);
-        tg_set_integer(L, "answers", (size_t)scopes[i].answers);
+        tg_set_count(L, "answers", (size_t)scopes[i].answers);
         tg_set_number(L, "bytes", scopes[i].bytes);
         lua_rawseti(L, -2, i + 1);
     }
@@ -134,6 +134,5 @@ void tg_open_store(lua_State *L)
     lua_setfield(L, -2, "store");
     lua_pushcfunction(L, sha256);
     lua_setfield(L, -2, "sha256");
-    lua_pushstring(L, tg_fingerprint);
-    lua_setfield(L, -2, "fingerprint");
+    tg_set_text(L, "fingerprint", tg_fingerprint);
 }

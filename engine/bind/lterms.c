@@ -13,55 +13,65 @@ const tg_terms *tg_check_terms(lua_State *L, int arg)
     return luaL_checkudata(L, arg, TERMS);
 }
 
-/* The list at field name, count numbers, in memory that lives while it stays on the stack: pushes one value. A missing
- * list is zeros. */
-static const double *check_list(lua_State *L, const char *name, int count, bool needed)
+/* Atoms of equal content share a row of the lists. */
+typedef struct {
+    int rows, atoms;
+    const int *row; /* of each atom */
+} shape;
+
+/* The shape that the fields time_s and rows tell; row lives while it stays on the stack: pushes one value. */
+static shape check_shape(lua_State *L)
 {
-    int type = lua_getfield(L, 1, name);
-    if (type != LUA_TTABLE && (needed || type != LUA_TNIL))
-        luaL_error(L, "field '%s': expected a list of %d numbers, got %s", name, count, luaL_typename(L, -1));
-    if (type == LUA_TTABLE && luaL_len(L, -1) != count)
-        luaL_error(L, "field '%s': expected %d numbers as in time_s, got %d", name, count, (int)luaL_len(L, -1));
-    double *list = lua_newuserdatauv(L, (size_t)count * sizeof *list, 0);
-    for (int i = 0; i < count; i++) {
-        list[i] = 0;
-        if (type == LUA_TTABLE) {
-            lua_geti(L, -2, i + 1);
-            list[i] = lua_tonumber(L, -1);
-            if (lua_type(L, -1) != LUA_TNUMBER || !isfinite(list[i]) || list[i] < 0)
-                luaL_error(L, "field '%s[%d]': expected a finite number of at least 0, got %s", name, i + 1,
-                           luaL_tolstring(L, -1, NULL));
+    bool given = lua_getfield(L, 1, "rows") != LUA_TNIL;
+    if (given && !lua_istable(L, -1))
+        luaL_error(L, "field 'rows': expected a list of whole numbers, got %s", luaL_typename(L, -1));
+    if (lua_getfield(L, 1, "time_s") != LUA_TTABLE)
+        luaL_error(L, "field 'time_s': expected a list of numbers, got %s", luaL_typename(L, -1));
+    lua_Integer rows = luaL_len(L, -1), atoms = given ? luaL_len(L, -2) : rows;
+    if (rows < 1 || rows > TG_SPLIT_ATOMS || atoms < 1 || atoms > TG_SPLIT_ATOMS)
+        luaL_error(L, "field '%s': expected 1 to %d atoms, got %I", given ? "rows" : "time_s", TG_SPLIT_ATOMS,
+                   (LUAI_UACINT)(given ? atoms : rows));
+    lua_pop(L, 1);
+    int *row = lua_newuserdatauv(L, (size_t)atoms * sizeof *row, 0);
+    for (int i = 0; i < (int)atoms; i++) {
+        row[i] = i;
+        if (given) {
+            lua_Integer k = lua_geti(L, -2, i + 1) == LUA_TNUMBER ? lua_tointeger(L, -1) : 0;
+            if (k < 1 || k > rows)
+                luaL_error(L, "field 'rows[%d]': expected a whole number from 1 to %d", i + 1, (int)rows);
+            row[i] = (int)k - 1;
             lua_pop(L, 1);
         }
     }
     lua_remove(L, -2);
-    return list;
+    return (shape){(int)rows, (int)atoms, row};
 }
 
-static const bool *check_booleans(lua_State *L, const char *name, int count)
+/* The values of all atoms at field name, in memory that lives while it stays on the stack. */
+static const double *amounts(lua_State *L, const char *name, const shape *of, bool needed)
 {
-    bool *list = lua_newuserdatauv(L, (size_t)count * sizeof *list, 0);
-    int type = lua_getfield(L, 1, name);
-    if (type != LUA_TTABLE && type != LUA_TNIL)
-        luaL_error(L, "field '%s': expected a list of booleans, got %s", name, luaL_typename(L, -1));
-    for (int i = 0; i < count; i++) {
-        list[i] = false;
-        if (type == LUA_TTABLE) {
-            if (lua_geti(L, -1, i + 1) != LUA_TBOOLEAN)
-                luaL_error(L, "field '%s[%d]': expected a boolean, got %s", name, i + 1, luaL_typename(L, -1));
-            list[i] = lua_toboolean(L, -1);
-            lua_pop(L, 1);
-        }
-    }
-    lua_pop(L, 1);
-    return list;
+    const double *list = tg_amounts_field(L, name, of->rows, needed);
+    double *spread = lua_newuserdatauv(L, (size_t)of->atoms * sizeof *spread, 0);
+    for (int i = 0; i < of->atoms; i++)
+        spread[i] = list[of->row[i]];
+    return spread;
+}
+
+static const bool *flags(lua_State *L, const char *name, const shape *of)
+{
+    const bool *list = tg_flags_field(L, name, of->rows, false);
+    bool *spread = lua_newuserdatauv(L, (size_t)of->atoms * sizeof *spread, 0);
+    for (int i = 0; i < of->atoms; i++)
+        spread[i] = list[of->row[i]];
+    return spread;
 }
 
 /* core.terms{ time_s = {…}, static_bytes = {…}, inflight_bytes = {…} [, transient_bytes = {…}] [, recomputable = {…},
  * recompute_s = {…}, recomputed_inflight_bytes = {…}, recompute_peak_bytes = {…}] [, stage_s] [, stage_static_bytes]
  * [, step_s = {…}] [, reduce_s = {…}] [, stage_step_s] [, stage_reduce_s] [, reduce_share = 1]
- * [, whole_static_bytes] [, whole_step_s] [, whole_reduce_s], capacity_bytes, microbatches } -> Terms. Lists: one value
- * per atom of the whole model. Raises on wrong fields. */
+ * [, whole_static_bytes] [, whole_step_s] [, whole_reduce_s], capacity_bytes, microbatches [, rows = {…}] } -> Terms.
+ * Lists: one value per atom of the whole model or, with rows, per row: atom i has row rows[i]. Raises on wrong fields.
+ */
 static int terms_new(lua_State *L)
 {
     static const char *const fields[] = {"time_s",
@@ -84,35 +94,31 @@ static int terms_new(lua_State *L)
                                          "reduce_share",
                                          "capacity_bytes",
                                          "microbatches",
+                                         "rows",
                                          NULL};
     luaL_checktype(L, 1, LUA_TTABLE);
     tg_check_fields(L, 1, fields);
-    luaL_checkstack(L, 24, NULL);
-    if (lua_getfield(L, 1, "time_s") != LUA_TTABLE)
-        luaL_error(L, "field 'time_s': expected a list of numbers, got %s", luaL_typename(L, -1));
-    lua_Integer length = luaL_len(L, -1);
-    if (length < 1 || length > TG_SPLIT_ATOMS)
-        luaL_error(L, "field 'time_s': expected 1 to %d atoms, got %I", TG_SPLIT_ATOMS, (LUAI_UACINT)length);
-    int atoms = (int)length;
-    tg_terms *terms = lua_newuserdatauv(L, tg_terms_bytes(atoms), 0);
+    luaL_checkstack(L, 32, NULL);
+    shape of = check_shape(L);
+    tg_terms *terms = lua_newuserdatauv(L, tg_terms_bytes(of.atoms), 0);
     luaL_setmetatable(L, TERMS);
     int index = lua_gettop(L);
     tg_split_terms from = {
-        .atoms = atoms,
+        .atoms = of.atoms,
         .microbatches = tg_integer_field(L, 1, "microbatches", 1, INT32_MAX),
-        .time_s = check_list(L, "time_s", atoms, true),
-        .static_bytes = check_list(L, "static_bytes", atoms, true),
-        .inflight_bytes = check_list(L, "inflight_bytes", atoms, true),
-        .transient_bytes = check_list(L, "transient_bytes", atoms, false),
-        .recomputable = check_booleans(L, "recomputable", atoms),
-        .recompute_s = check_list(L, "recompute_s", atoms, false),
-        .recomputed_inflight_bytes = check_list(L, "recomputed_inflight_bytes", atoms, false),
-        .recompute_peak_bytes = check_list(L, "recompute_peak_bytes", atoms, false),
+        .time_s = amounts(L, "time_s", &of, true),
+        .static_bytes = amounts(L, "static_bytes", &of, true),
+        .inflight_bytes = amounts(L, "inflight_bytes", &of, true),
+        .transient_bytes = amounts(L, "transient_bytes", &of, false),
+        .recomputable = flags(L, "recomputable", &of),
+        .recompute_s = amounts(L, "recompute_s", &of, false),
+        .recomputed_inflight_bytes = amounts(L, "recomputed_inflight_bytes", &of, false),
+        .recompute_peak_bytes = amounts(L, "recompute_peak_bytes", &of, false),
         .stage_s = tg_number_field_or(L, 1, "stage_s", 0),
         .stage_static_bytes = tg_number_field_or(L, 1, "stage_static_bytes", 0),
         .capacity_bytes = tg_number_field(L, 1, "capacity_bytes"),
-        .step_s = check_list(L, "step_s", atoms, false),
-        .reduce_s = check_list(L, "reduce_s", atoms, false),
+        .step_s = amounts(L, "step_s", &of, false),
+        .reduce_s = amounts(L, "reduce_s", &of, false),
         .whole_static_bytes = tg_number_field_or(L, 1, "whole_static_bytes", 0),
         .whole_step_s = tg_number_field_or(L, 1, "whole_step_s", 0),
         .whole_reduce_s = tg_number_field_or(L, 1, "whole_reduce_s", 0),
@@ -306,6 +312,5 @@ void tg_open_terms(lua_State *L)
     static const luaL_Reg metamethods[] = {{"__len", terms_length}, {NULL, NULL}};
     tg_make_class(L, TERMS, methods, metamethods);
     luaL_setfuncs(L, functions, 0);
-    lua_pushinteger(L, TG_NO_LIMIT);
-    lua_setfield(L, -2, "no_limit");
+    tg_set_integer(L, "no_limit", TG_NO_LIMIT);
 }

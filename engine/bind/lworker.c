@@ -1,4 +1,5 @@
 #include "bind/lworker.h"
+#include "bind/convert.h"
 
 #include <lualib.h>
 
@@ -18,10 +19,8 @@ static int set_up(lua_State *L)
     lua_gc(L, LUA_GCINC, 400, 0, 0); /* as the program's own state */
     tg_preload(L, source->modules);
     lua_getglobal(L, "package");
-    lua_pushstring(L, source->path);
-    lua_setfield(L, -2, "path");
-    lua_pushstring(L, source->cpath);
-    lua_setfield(L, -2, "cpath");
+    tg_set_text(L, "path", source->path);
+    tg_set_text(L, "cpath", source->cpath);
     lua_getglobal(L, "require");
     lua_pushliteral(L, "tangram.worker");
     lua_call(L, 1, 1);

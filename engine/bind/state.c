@@ -1,4 +1,5 @@
 #include "bind/state.h"
+#include "bind/convert.h"
 
 #include <float.h>
 #include <stdint.h>
@@ -72,8 +73,7 @@ void tg_make_class(lua_State *L, const char *name, const luaL_Reg *methods, cons
         lua_newtable(L);
         luaL_setfuncs(L, methods, 0);
         lua_setfield(L, -2, "__index");
-        lua_pushstring(L, name);
-        lua_setfield(L, -2, "__metatable");
+        tg_set_text(L, "__metatable", name);
     }
     lua_pop(L, 1);
 }

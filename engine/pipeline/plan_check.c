@@ -36,6 +36,10 @@ static tg_status check_atoms(const tg_plan *plan, int i, tg_error *err)
     if (s->layers != layers)
         return tg_fail(err, TG_EINPUT, "stages[%d].layers: is %g, but atoms [%d, %d) hold %g", i, s->layers, s->first,
                        s->last, layers);
+    if (s->recompute_layers >= 0 && s->recompute != TG_RECOMPUTE_FULL)
+        return tg_fail(err, TG_EINPUT,
+                       "stages[%d].strategy.recompute.layers: is %g, expected a count with 'full' alone", i,
+                       s->recompute_layers);
     if (s->recompute_layers > layers)
         return tg_fail(err, TG_EINPUT, "stages[%d].strategy.recompute.layers: is %g, but the stage has %g", i,
                        s->recompute_layers, layers);

@@ -47,6 +47,9 @@ static tg_status check_strategy(const tg_run *run, const tg_query *query, const 
     if (samples % of->dp != 0)
         return tg_fail(err, TG_EPROVIDER, "stage %d: dp %d does not divide the microbatch of %d samples", s, of->dp,
                        samples);
+    if (of->recompute_layers >= 0 && of->recompute != TG_RECOMPUTE_FULL)
+        return tg_fail(err, TG_EPROVIDER, "stage %d: recompute.layers: got %d, expected a count with 'full' alone", s,
+                       of->recompute_layers);
     if (of->recompute_layers > stage->atoms)
         return tg_fail(err, TG_EPROVIDER, "stage %d: recompute.layers: got %d, expected at most its %d atoms", s,
                        of->recompute_layers, stage->atoms);

@@ -20,7 +20,7 @@ end
 
 --- Which operators of the run are recomputed.
 local function flags_of(run, recompute, model, first, last)
-  local kind <const> = type(recompute) == "table" and recompute.kind or recompute
+  local kind <const> = type(recompute) == "table" and "full" or recompute
   local left = type(recompute) == "table" and recompute.layers or math.huge
   local flags <const> = {}
   for i = run.first, run.last do

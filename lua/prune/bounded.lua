@@ -25,8 +25,10 @@ local function tables(island, ctx)
     stage_s = math.min(stage_s, on.stage_s)
     if other.index ~= island.index then
       local whole_s <const> = on.share_s[#ctx.atoms]
-      others[#others + 1] = { share_s = on.share_s, weight = 1 / whole_s }
-      speed = speed + 1 / whole_s
+      if whole_s < math.huge then -- a target may leave an island without any stage
+        others[#others + 1] = { share_s = on.share_s, weight = 1 / whole_s }
+        speed = speed + 1 / whole_s
+      end
     end
   end
   local rest_s <const> = { [0] = 0 }
@@ -52,6 +54,7 @@ return {
     local before <const>, last <const>, count <const> = slice.first - 1, slice.last, #ctx.atoms
     if at.alone and (before > 0 or last < count) then return math.huge end
     local own <const>, rest_s <const> = at.own, at.rest_s
+    if own.share_s[count] == math.huge then return math.huge end
     local own_s <const> = own.stage_s + math.max(own.share_s[last] - own.share_s[before],
       (own.busy_s[last] - own.busy_s[before]) / (last - before))
     local others_s <const> = at.alone and 0 or at.stage_s + rest_s[before] + rest_s[count] - rest_s[last]

@@ -1,4 +1,8 @@
 --- Asks an adapter for the plans of a pair: core.enumerate's `plan`, in a worker's state.
+local costs <const> = require "tangram.cost"
+local strategies <const> = require "tangram.strategies"
+local target <const> = require "tangram.target"
+
 local asking <const> = {}
 
 local MOST_LINES <const> = 100 -- of what plugins log in one query
@@ -44,6 +48,48 @@ local function answer_of(adapter, slice, island, ctx)
   return adapter.plan(slice, island, ctx)
 end
 
+--- Layers of atoms first..last.
+local function layers_of(atoms, first, last)
+  return last - first + 1 - (atoms[first].kind == "embedding" and 1 or 0) - (atoms[last].kind == "head" and 1 or 0)
+end
+
+--- What the target can't run of a plan; nil also for what is no plan at all, which the engine refuses.
+local function broken(plan, mode, slice, atoms)
+  if type(plan) ~= "table" then return nil end
+  local first = slice.first
+  for s = 1, rawlen(plan) do
+    local stage <const> = rawget(plan, s)
+    local count <const> = type(stage) == "table" and math.tointeger(rawget(stage, "atoms"))
+    local last <const> = count and first + count - 1
+    if not last or last < first or last > slice.last then return nil end
+    local ok <const>, met <const>, what <const> = pcall(function()
+      return target.meets(mode, {
+        strategy = costs.complete(stage.strategy), layers = layers_of(atoms, first, last),
+        moe = strategies.has_moe(atoms, first, last), has_embedding = first == 1, has_head = last == #atoms,
+      }, slice.model)
+    end)
+    if ok and not met then return what end
+    first = last + 1
+  end
+  return nil
+end
+
+--- The plans that the target can run. How many it can't, by what is wrong, goes to lines, for the report's sums.
+local function filtered(problem, answer, slice, lines)
+  local kept <const>, dropped <const>, order <const> = {}, {}, {}
+  for p = 1, rawlen(answer) do
+    local what <const> = broken(rawget(answer, p), problem.target, slice, problem.atoms)
+    if not what then kept[#kept + 1] = rawget(answer, p) end
+    if what and not dropped[what] then order[#order + 1] = what end
+    if what then dropped[what] = (dropped[what] or 0) + 1 end
+  end
+  for _, what in ipairs(order) do lines[#lines + 1] = ("\t%d\t%s"):format(dropped[what], what) end
+  if #order > 0 and #kept == 0 then
+    return nil, ("%s can run none of its %d plans: %s"):format(problem.target.name, rawlen(answer), table.concat(order, ", "))
+  end
+  return kept
+end
+
 --- A function that gives a query as the adapter gets it: slice, island, ctx.
 ---@param problem tangram.Problem with the fields that workers need (tangram.worker)
 ---@return fun(island: integer, first: integer, last: integer, microbatches: integer, successors: integer): ...
@@ -76,8 +122,9 @@ function asking.plan(problem, query_of)
     end
     local lines <const> = {}
     local _ <close> = noting(problem, lines)
-    local answer <const>, why <const> = answer_of(adapter, slice, place, ctx)
+    local answer, why = answer_of(adapter, slice, place, ctx)
     local own_times <const> = type(answer) == "table" and not priced_by_cost(problem, answer)
+    if problem.target and type(answer) == "table" then answer, why = filtered(problem, answer, slice, lines) end
     return answer, why, own_times, #lines > 0 and table.concat(lines, "\n") or nil
   end
 end

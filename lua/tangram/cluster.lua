@@ -80,6 +80,7 @@ local NODE <const> = with_figures {
     any_of = { { type = "integer", min = 1 }, { type = "list", item = { type = "table", fields = KIND }, min = 1 } } },
   intra_bytes_per_s = rate_field "between the GPUs of the node, or by size of group",
   intra_latency_s = latency_field "of a transfer between GPUs of the node",
+  nics = { type = "list", item = { type = "string" }, doc = "devices that carry traffic to other nodes, as mlx5_0: for launch scripts" },
 }
 
 local LINK_FIELDS <const> = {
@@ -197,6 +198,7 @@ local function resolve_node(node, own, gpus, where)
   local intra <const> = node.intra_bytes_per_s and to_steps(node.intra_bytes_per_s) or slowest
   if not intra then schema.fail(where .. ": intra_bytes_per_s", nil, "the rate between its GPUs: its type has no link") end
   full.intra_bytes_per_s = from_steps(intra)
+  full.nics = node.nics
   full.intra_latency_s = units.seconds(node.intra_latency_s or catalog.links.intra_latency_s)
   return full
 end

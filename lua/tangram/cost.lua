@@ -16,33 +16,37 @@ local required <const> = {
   "recompute_peak_bytes",
 }
 
+--- "none", "selective", "full", or a count of layers in full: no runtime recomputes the attention core of some layers alone.
+local function recompute_of(recompute)
+  if type(recompute) ~= "table" then return recompute or "none" end
+  if recompute.layers == nil or recompute.layers == core.null then return recompute.kind end
+  if recompute.kind == "full" then return recompute end
+  error(("strategy: recompute: got '%s' of %s layers, expected a count with 'full' alone"):format(recompute.kind, recompute.layers), 0)
+end
+
 --- A strategy with every field; answers carry it.
 ---@param strategy table dp, tp and what differs from the defaults
 ---@return table
 function cost.complete(strategy)
   local sp = strategy.sp
   if sp == nil then sp = strategy.tp > 1 end
-  local recompute = strategy.recompute or "none"
-  if type(recompute) == "table" and recompute.kind == "none" then recompute = "none" end
   return {
     dp = strategy.dp, tp = strategy.tp, cp = strategy.cp or 1, ep = strategy.ep or 1, etp = strategy.etp or 1,
-    zero = strategy.zero or 0, fsep = strategy.fsep or false, sp = sp, recompute = recompute,
+    zero = strategy.zero or 0, fsep = strategy.fsep or false, sp = sp, recompute = recompute_of(strategy.recompute),
     offload = strategy.offload or "none",
   }
 end
 
 --- Equal keys, equal atoms' terms: how many atoms a stage recomputes is its own affair.
 local function terms_key(s)
-  local kind = s.recompute
-  if type(kind) == "table" then kind = kind.kind == "full" and "none" or "some " .. kind.kind end
-  if kind == "full" then kind = "none" end
+  local kind <const> = s.recompute == "selective" and "selective" or "none"
   return ("%d,%d,%d,%d,%d,%d,%s,%s,%s,%s"):format(s.dp, s.tp, s.cp, s.ep, s.etp, s.zero, s.fsep, s.sp, kind, s.offload)
 end
 
 --- How many of a stage's layers (or halves) are recomputed: its first ones, as Megatron's method `block` does.
 local function recomputed_count(strategy)
   local recompute <const> = strategy.recompute
-  if type(recompute) == "table" then return recompute.layers or math.huge end
+  if type(recompute) == "table" then return recompute.layers end
   return recompute == "full" and math.huge or 0
 end
 
@@ -114,7 +118,6 @@ local function terms_by_difference(plugin, island, strategy, ctx)
     return check(plugin.name, "stage", part_figures, plugin.stage(slice.new(ctx.model, atoms, first, last), island, asked, ctx))
   end
   local base <const> = strategy.recompute == "selective" and "selective" or "none"
-  local more <const> = type(strategy.recompute) == "table" and strategy.recompute.kind or "full"
   local function busy_s(one) return one.forward_s + one.backward_s end
   local stage_s, static_bytes = math.huge, math.huge
   local seen <const>, singles <const> = {}, {}
@@ -133,7 +136,7 @@ local function terms_by_difference(plugin, island, strategy, ctx)
     or { stage_s = 0, static_bytes = 0 }
   local function terms_of(atom)
     local one <const> = singles[atom.hash]
-    local again <const> = can_recompute(atom) and stage(atom.index, atom.index, more) or one
+    local again <const> = can_recompute(atom) and stage(atom.index, atom.index, "full") or one
     local common <const> = constants.stage_s / busy_s(one)
     return {
       forward_s = max(0, one.forward_s * (1 - common)), backward_s = max(0, one.backward_s * (1 - common)),
@@ -145,22 +148,39 @@ local function terms_by_difference(plugin, island, strategy, ctx)
   return terms_of, constants
 end
 
+--- For each atom its row in lists of distinct atoms, and these.
+local function rows_of(atoms)
+  local rows <const>, distinct <const>, by_hash <const> = {}, {}, {}
+  for i, atom in ipairs(atoms) do
+    if not by_hash[atom.hash] then
+      distinct[#distinct + 1] = atom
+      by_hash[atom.hash] = #distinct
+    end
+    rows[i] = by_hash[atom.hash]
+  end
+  return rows, distinct
+end
+
 --- What the engine's split primitive takes. Under "full" everything is recomputed already, so nothing is left to choose.
-local function engine_terms(entries, constants, strategy, ctx)
+local function engine_terms(prices, place, strategy)
+  local entries <const>, constants <const> = {}, prices.constants
+  if not place.rows then place.rows, place.distinct = rows_of(place.ctx.atoms) end
+  for i, atom in ipairs(place.distinct) do entries[i] = prices.of(atom) end
   local all <const>, twice <const> = strategy.recompute == "full", constants.twice
   local peak_bytes = 0
   for _, terms in ipairs(entries) do peak_bytes = max(peak_bytes, terms.recompute_peak_bytes) end
   local lists <const> = {
     time_s = {}, recompute_s = {}, static_bytes = {}, inflight_bytes = {}, recomputed_inflight_bytes = {}, transient_bytes = {},
-    recompute_peak_bytes = {}, recomputable = {}, stage_s = constants.stage_s, stage_static_bytes = constants.static_bytes,
-    capacity_bytes = ctx.capacity_bytes, microbatches = ctx.microbatches,
+    recompute_peak_bytes = {}, recomputable = {}, rows = place.rows, stage_s = constants.stage_s,
+    stage_static_bytes = constants.static_bytes,
+    capacity_bytes = place.ctx.capacity_bytes, microbatches = place.ctx.microbatches,
     stage_step_s = constants.step_s, stage_reduce_s = constants.reduce_s, reduce_share = constants.reduce_share,
     step_s = constants.reduce_share and {}, reduce_s = constants.reduce_share and {},
     whole_static_bytes = twice and twice.static_bytes, whole_reduce_s = twice and twice.reduce_s,
     whole_step_s = twice and twice.optimizer_s + 2 * (constants.tied_s or 0),
   }
   for i, terms in ipairs(entries) do
-    local can <const> = can_recompute(ctx.atoms[i])
+    local can <const> = can_recompute(place.distinct[i])
     local now <const> = all and can
     lists.time_s[i] = terms.forward_s + terms.backward_s + (now and terms.recompute_s or 0)
     lists.static_bytes[i] = terms.static_bytes
@@ -274,7 +294,7 @@ function cost.wrap(plugin, options, sight)
   end
 
   --- The engine's terms of all atoms (probe, split). With recompute none or selective, a split may recompute the first
-  --- layers of a stage in full; with { kind = "selective" }, their attention core; "full" recomputes all.
+  --- layers of a stage in full; "full" recomputes all.
   function wrapped.terms(island, strategy, ctx)
     strategy = checked(strategy, ctx)
     local place <const> = own_place_of(island, ctx)
@@ -282,9 +302,7 @@ function cost.wrap(plugin, options, sight)
     local all <const> = strategy.recompute == "full" and "all," or ""
     local terms = place.terms[all .. key]
     if not terms then
-      local entries <const> = {}
-      for i, atom in ipairs(place.ctx.atoms) do entries[i] = prices.of(atom) end
-      terms = engine_terms(entries, prices.constants, strategy, place.ctx)
+      terms = engine_terms(prices, place, strategy)
       place.terms[all .. key] = terms
     end
     return terms

@@ -93,16 +93,63 @@ local function changes(setting, pruned)
   return list
 end
 
---- Whether there is any plan with the change.
-local function fits(setting, change, left_s)
+--- Whether there is any plan with the change of the spec, or of the target's rules.
+local function fits(setting, change, left_s, change_rules)
   local planner <const> = require "tangram.planner"
   local own <const> = copy(setting.spec)
   own.gap, own.merged, own.time_limit_s, own.top = 0.9, false, left_s, 1
   change(own)
   local ok <const>, outcome <const> = pcall(function()
-    return planner.search(planner.setting(own), { any = true })
+    local changed <const> = planner.setting(own)
+    if change_rules then changed.rules = change_rules(changed.rules) end
+    return planner.search(changed, { any = true })
   end)
   return ok and outcome.best ~= nil
+end
+
+--- The rules of runtimes that may be what no plan meets, those that leave most when dropped last.
+local rule_words <const> = {
+  { "a layer in each stage", "min_layers" }, { "one way of recompute", "one_recompute", "whole_recompute", "selective_all_or_none" },
+  { "no selective recompute", "selective_never" }, { "one level of ZeRO", "one_zero", "one_low_zero" },
+  { "its levels of ZeRO", "max_zero", "no_zero_one" }, { "KV heads that tp divides", "kv_divide" },
+  { "equal tp of the ends, as the embedding is tied", "tied_tp_equal", "tied_dp_divides" },
+  { "one stage, as the embedding is tied", "tied_one_stage" }, { "one ep", "one_ep", "ep_all_or_none" }, { "ep 1", "ep_one" },
+  { "cp 1", "cp_one" }, { "GPUs of one vendor", "one_vendor" }, { "one tp and dp in all stages", "one_tp" },
+  { "equal numbers of GPUs in all stages", "equal_gpus" },
+}
+
+--- Rules with one of rule_words less.
+local function without(rules, row)
+  local changed <const> = copy(rules)
+  for i = 2, #row do changed[row[i]] = nil end
+  return changed
+end
+
+--- For a target that no plan meets: which of its rules is in the way, and which other targets have a plan. Nil if nothing fits
+--- without a target either.
+local function explain_target(setting, deadline_s)
+  local name <const> = setting.spec.target
+  local function left_s() return math.max(0.1, deadline_s - core.clock_s()) end
+  if not fits(setting, function(own) own.target = nil end, left_s()) then return nil end
+  local why = ("no plan that %s can run fits, though one that it can't run does"):format(name)
+  local bites
+  for _, row in ipairs(rule_words) do
+    local has = false
+    for i = 2, #row do has = has or setting.rules[row[i]] end
+    if has and core.clock_s() < deadline_s
+        and fits(setting, function() end, left_s(), function(rules) return without(rules, row) end) then
+      bites = row[1]
+      break
+    end
+  end
+  why = bites and ("%s: its rule of %s is in the way"):format(why, bites) or why .. ": several of its rules are in the way together"
+  local others <const> = {}
+  for _, other in ipairs(require("tangram.targets").names()) do
+    if other ~= name and core.clock_s() < deadline_s and fits(setting, function(own) own.target = other end, left_s()) then
+      others[#others + 1] = other
+    end
+  end
+  return #others > 0 and ("%s; there is one with --target %s"):format(why, table.concat(others, ", ")) or why
 end
 
 --- Pairs by the policy that dropped them, as words.
@@ -113,24 +160,34 @@ local function dropped_by(pruned)
   return table.concat(words, ", ")
 end
 
---- One line: where it falls short, by how much, and what would make it fit.
----@param setting table planner.setting
----@param outcome table planner.search, without a plan
----@return string
-function diagnose.explain(setting, outcome)
-  local words <const>, counts <const> = {}, outcome.counts
-  for _, complaint in ipairs(outcome.first.refused) do
+--- Where it falls short, by the complaints of the first search.
+local function shortages(setting, outcome)
+  local words, counts <const> = {}, outcome.counts
+  for _, complaint in ipairs(outcome.first and outcome.first.refused or {}) do
     words[#words + 1] = ("on island %s, atoms %d..%d at %d microbatch%s: %s"):format(
       outcome.partitions[1].islands[complaint.island].name, complaint.first, complaint.last, complaint.microbatches,
       complaint.microbatches == 1 and "" or "es", complaint.why)
   end
   if counts.queried > 0 and #outcome.failed == counts.queried then
-    return ("no plan: all %d queries of the parallelizer failed: %s"):format(counts.queried, table.concat(words, "; "))
+    return nil, ("no plan: all %d queries of the parallelizer failed: %s"):format(counts.queried, table.concat(words, "; "))
   end
-  local why <const> = "no plan fits: " .. (#words > 0 and table.concat(words, "; ")
+  if setting.rules then return "no plan fits" end -- the complaints are of one way to divide the GPUs, out of many
+  return "no plan fits: " .. (#words > 0 and table.concat(words, "; ")
     or ("the policies dropped all %d pairs, %s"):format(counts.all, dropped_by(counts.pruned)))
+end
+
+--- One line: where it falls short, by how much, and what would make it fit.
+---@param setting table planner.setting
+---@param outcome table planner.search, without a plan
+---@return string
+function diagnose.explain(setting, outcome)
+  local why, failed <const> = shortages(setting, outcome)
+  if failed then return failed end
   local deadline_s <const> = core.clock_s() + limit_s
-  for _, one in ipairs(changes(setting, counts.pruned)) do
+  if setting.rules then
+    why = explain_target(setting, core.clock_s() + limit_s / 2) or why .. ", and none fits without the target either"
+  end
+  for _, one in ipairs(changes(setting, outcome.counts.pruned)) do
     local left_s <const> = deadline_s - core.clock_s()
     if left_s <= 0 then return why .. "; no small change was found in the time to look" end
     if fits(setting, one.change, left_s) then return why .. "; it fits with " .. one.words end

@@ -9,7 +9,12 @@ local floors <const> = {}
 
 --- Every degree that divides. ZeRO and offload are each function's own: of what they range over only the ends are priced,
 --- since a higher level of ZeRO and more offload take no more bytes, and save no time of a microbatch.
-local function every(zero, offload)
+local function every(zero, offload, target)
+  if target then -- a runtime's own ends; none of them offloads
+    local low, high = math.huge, 0
+    for _, level in ipairs(target.zero) do low, high = math.min(low, level), math.max(high, level) end
+    zero, offload = #zero == 1 and { high } or { low, high }, { "none" }
+  end
   return { max_tp = math.huge, max_cp = math.huge, max_ep = math.huge, any_cp = true, folded_experts = true,
     zero = zero, fsep = true, selective = false, offload = offload }
 end
@@ -76,7 +81,7 @@ function floors.time(island, ctx)
   return remembered("time", island, ctx, function()
     local on <const>, least <const> = context_on(island, ctx), {}
     -- 3 for fully sharded experts, which may be busy for less time than those that stand still
-    local options <const> = every({ 0, 3 }, { "none" })
+    local options <const> = every({ 0, 3 }, { "none" }, ctx.target)
     local stage_s = math.huge
     local busy_s <const> = prefix_sums(ctx, function(atom)
       local share, busy = math.huge, math.huge
@@ -107,7 +112,7 @@ function floors.memory(island, ctx, inflight, offload)
     found.sums[inflight] = prefix_sums(ctx, function(atom)
       if not found.options[atom.hash] then
         local list <const> = {}
-        each_strategy(atom, island, on, every({ 3 }, strongest(offload)), function(gpus, terms, constants)
+        each_strategy(atom, island, on, every({ 3 }, strongest(offload), ctx.target), function(gpus, terms, constants)
           local kept <const> = math.min(terms.inflight_bytes, terms.recomputed_inflight_bytes)
           -- a tied vocabulary, counted at both ends, is held once by a stage that has them both
           local twice_bytes <const> = atom.kind == "head" and constants.twice and constants.twice.static_bytes or 0

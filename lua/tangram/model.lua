@@ -119,21 +119,40 @@ local function name_of(path)
   return folder ~= "" and folder ~= "." and folder ~= ".." and folder or nil
 end
 
---- A description from a recipe's table, the path of a config.json, or its text (which starts with a brace). Raises one line.
+--- Bytes of a file; some fifty times what the largest published ones take.
+local largest_config <const>, largest_arguments <const> = 1 << 20, 256 << 10
+
+local function check_size(text, largest, what, where)
+  if #text > largest then error(("%s: over %d KiB, expected %s"):format(where or "model", largest >> 10, what), 0) end
+end
+
+--- A description from what a file holds: a Hugging Face config.json or Megatron's arguments.
+local function parse(text, options)
+  check_size(text, largest_config, "a model's config.json or Megatron's arguments", options.file)
+  local megatron_args <const> = require "tangram.input.megatron_args"
+  if not text:find "^[\xEF\xBB\xBF%s]*[{[]" and megatron_args.is(text) then
+    check_size(text, largest_arguments, "Megatron's arguments", options.file)
+    return megatron_args.parse(text, options)
+  end
+  return require "tangram.input.hf".parse(text, options)
+end
+
+--- A description from a recipe's table, the path of a config.json or of a file with Megatron's arguments, or the text of a
+--- config.json (which starts with a brace). Raises one line.
 ---@param source table|string
----@param options { family: string?, name: string? }?
+---@param options { family: string?, name: string?, vocab: integer? }? vocab: where the file leaves the vocabulary to a tokenizer
 ---@return table description
 ---@return string[] warnings
 function model.read(source, options)
   if type(source) == "table" then return model.new(source), {} end
-  local hf <const> = require "tangram.input.hf"
   options = options or {}
-  if source:find "^%s*{" then return hf.parse(source, options) end
+  if source:find "^%s*{" then return parse(source, options) end
   local file <const>, why <const> = io.open(source, "rb")
-  local text <const> = file and file:read "a"
-  if file then file:close() end
-  if not text then error(why or source .. ": not a file that can be read", 0) end
-  return hf.parse(text, { family = options.family, name = options.name or name_of(source), file = source })
+  if not file then error(why, 0) end
+  local text <const>, refused <const> = file:read(largest_config + 1)
+  file:close()
+  if refused then error(source .. ": not a file that can be read", 0) end
+  return parse(text or "", { family = options.family, name = options.name or name_of(source), file = source, vocab = options.vocab })
 end
 
 return setmetatable(model, { __call = function(_, ...) return model.read(...) end })

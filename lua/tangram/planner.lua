@@ -12,6 +12,8 @@ local plain <const> = require "tangram.plain"
 local plans <const> = require "tangram.plan"
 local schema <const> = require "tangram.schema"
 local search <const> = require "tangram.search"
+local targeted <const> = require "tangram.targeted"
+local targets <const> = require "tangram.targets"
 local trainings <const> = require "tangram.training"
 local views <const> = require "tangram.views"
 
@@ -56,6 +58,7 @@ planner.fields = {
   workers = { type = "integer", min = 1, max = 1024, doc = "threads that ask the parallelizer; default: the machine's cores" },
   store = { type = "string", doc = "file in which answers are kept, and looked up first" },
   top = { type = "integer", min = 1, max = 1000, default = 1, doc = "how many of the best plans to list" },
+  target = { type = "string", doc = "runtime that must be able to run the plan; default: none" },
   granularity = { type = "enum", values = { "layer", "half" }, default = "layer", doc = "what the model is cut into" },
   exclude = { type = "list", item = { type = "string" }, default = {}, doc = "nodes to leave out" },
   tolerance = islands.options.tolerance, islands = islands.options.islands, cut_nodes = islands.options.cut_nodes,
@@ -101,7 +104,7 @@ end
 ---@param spec table checked against planner.fields
 ---@return table setting
 function planner.setting(spec)
-  local setting <const> = { spec = spec, warnings = {} }
+  local setting <const> = { spec = spec, warnings = {}, unfit = {} }
   local function warn(list)
     for _, text in ipairs(list or {}) do setting.warnings[#setting.warnings + 1] = text end
   end
@@ -117,6 +120,10 @@ function planner.setting(spec)
   setting.training.precision = precision
   warn { note }
   setting.atoms, setting.own_atoms = atoms_of(setting.model, setting.training, spec, setting.parallelizer)
+  setting.rules = spec.target and targets.rules(spec.target)
+  if setting.rules and (setting.own_atoms or spec.granularity ~= "layer") then
+    error(("target: no runtime cuts inside a layer, expected granularity 'layer' for %s"):format(spec.target), 0)
+  end
   setting.log = function(text)
     if #setting.warnings < MOST_WARNINGS then warn { text } end
   end
@@ -152,8 +159,12 @@ local function partitions_of(setting)
   return { first }
 end
 
---- What search.run takes, for one partition.
-function planner.problem(setting, partition)
+--- What search.run takes, for one partition and, with a target, what each stage must be.
+---@param setting table planner.setting
+---@param partition table islands.group
+---@param mode table? ctx.target
+---@return tangram.Problem
+function planner.problem(setting, partition, mode)
   local bounds = true
   if setting.parallelizer.own_times then
     bounds = false
@@ -165,8 +176,10 @@ function planner.problem(setting, partition)
     training = setting.training, microbatches = trainings.microbatch_counts(setting.training),
     parallelizer = setting.parallelizer, cost_plugin = plugin, policies = setting.policies, bounds = bounds,
     seconds = spec.query_seconds, memory_bytes = spec.query_memory_bytes, workers = spec.workers or core.processors(),
-    store = setting.store, log = setting.log, note = function(text) setting.log((tostring(text):sub(1, 300):gsub("%c", " "))) end,
+    store = setting.store, target = mode, log = setting.log,
+    note = function(text) setting.log((tostring(text):sub(1, 300):gsub("%c", " "))) end,
   }
+  problem.unfit = function(what, count) setting.unfit[what] = (setting.unfit[what] or 0) + count end
   search.prepare(problem)
   problem.sight = views.new(problem)
   problem.cost = costs.wrap(plugin, plugin.options, problem.sight(plugin))
@@ -180,38 +193,68 @@ local function add_counts(sum, result)
   if result.reused > 0 then sum.pruned.redundant = (sum.pruned.redundant or 0) + result.reused end
 end
 
+--- One search with the best so far as its cutoff: adds what it did to the outcome. Nil if the time is over.
+local function search_once(setting, problem, outcome, hooks)
+  local spec <const> = setting.spec
+  local options <const> = {
+    gap = spec.gap, top = spec.top, cutoff = outcome.best and outcome.best.best.time_s, objective = spec.objective,
+    p2p = spec.p2p, warmup = spec.warmup,
+    time_limit_s = spec.time_limit_s and spec.time_limit_s - (core.clock_s() - outcome.started_s),
+    left_out = not hooks.any and not problem.target, progress = hooks.progress, any = hooks.any, ranks = hooks.ranks,
+  }
+  if options.time_limit_s and options.time_limit_s <= 0 then
+    outcome.stopped = "time"
+    return nil
+  end
+  local result <const>, why <const> = search.run(problem, options)
+  if not result then error(why, 0) end
+  add_counts(outcome.counts, result)
+  for _, one in ipairs(result.failed) do
+    outcome.failed[#outcome.failed + 1] = { complaint = one, islands = problem.islands }
+  end
+  outcome.first = outcome.first or result
+  outcome.stopped = outcome.stopped or result.stopped
+  return result
+end
+
 --- Searches the partitions, fewest islands first, the merged one with the best so far as cutoff.
 ---@param setting table planner.setting
 ---@param hooks { before: fun(islands: table[])?, progress: fun(...)?, stored: fun(counts: table)?, ranks: userdata? }?
 ---@return table outcome { best = result?, islands, proved_fewest, counts, results }
 function planner.search(setting, hooks)
   hooks = hooks or {}
-  local spec <const> = setting.spec
-  local started_s <const> = core.clock_s()
   local partitions <const> = partitions_of(setting)
   if hooks.before then hooks.before(partitions[1].islands, setting.training) end
-  local outcome <const> = { counts = {}, partitions = partitions, bound_s = math.huge, failed = {} }
+  local outcome <const> =
+    { counts = {}, partitions = partitions, bound_s = math.huge, failed = {}, started_s = core.clock_s() }
+  local function once(problem) return search_once(setting, problem, outcome, hooks) end
   for _, partition in ipairs(partitions) do
-    local left_s <const> = spec.time_limit_s and spec.time_limit_s - (core.clock_s() - started_s)
-    if left_s and left_s <= 0 then break end
-    local problem <const> = planner.problem(setting, partition)
-    local result <const>, why <const> = search.run(problem, {
-      gap = spec.gap, top = spec.top, cutoff = outcome.best and outcome.best.best.time_s, time_limit_s = left_s,
-      objective = spec.objective, p2p = spec.p2p, warmup = spec.warmup, left_out = not hooks.any,
-      progress = hooks.progress, any = hooks.any, ranks = hooks.ranks,
-    })
-    if not result then error(why, 0) end
-    add_counts(outcome.counts, result)
-    for _, one in ipairs(result.failed) do
-      outcome.failed[#outcome.failed + 1] = { complaint = one, islands = partition.islands }
+    if setting.rules then
+      targeted.search(setting, partition, outcome, function(mode) return planner.problem(setting, partition, mode) end, once)
+    else
+      local problem <const> = planner.problem(setting, partition)
+      local result <const> = once(problem)
+      if result then outcome.bound_s = math.min(outcome.bound_s, result.bound_s) end
+      if result and result.found then outcome.best, outcome.partition, outcome.problem = result, partition, problem end
     end
-    outcome.first = outcome.first or result
-    outcome.bound_s = math.min(outcome.bound_s, result.bound_s)
-    outcome.stopped = outcome.stopped or result.stopped
-    if result.found then outcome.best, outcome.partition, outcome.problem = result, partition, problem end
-    if result.stopped then break end
+    if outcome.stopped then break end
+  end
+  if setting.rules and outcome.best and not outcome.stopped and not hooks.any then
+    targeted.work_out_left_out(outcome, { gap = setting.spec.gap, objective = setting.spec.objective, p2p = setting.spec.p2p,
+      warmup = setting.spec.warmup, left_out = true, ranks = hooks.ranks })
   end
   return outcome
+end
+
+--- What adapters offered and the target can't run.
+local function tell_of_unfit(setting)
+  local words <const> = {}
+  for what, count in pairs(setting.unfit) do words[#words + 1] = ("%d for %s"):format(count, what) end
+  table.sort(words)
+  if #words > 0 then
+    setting.log(("%s can't run some plans that %s gave, dropped: %s"):format(setting.spec.target, setting.parallelizer.name,
+      table.concat(words, ", ")))
+  end
 end
 
 --- What came of the store goes to standard error alone: whoever answered, the plan is the same.
@@ -240,6 +283,7 @@ function planner.plan(spec, hooks)
     if outcome.stopped then return nil, "stopped before any plan was found", 4 end
     return nil, require("tangram.diagnose").explain(setting, outcome), 3
   end
+  tell_of_unfit(setting)
   local plan <const> = plans.build(setting, outcome)
   local right <const>, wrong <const> = core.plan_check(plans.encode(plan))
   if not right then error("internal: the plan does not pass its check: " .. wrong) end

@@ -26,7 +26,7 @@ protocol.strategy = {
         kind = { type = "enum", values = { "none", "selective", "full" }, required = true }, layers = { type = "integer", min = 0 },
       } },
     },
-    doc = "of activations; a table: { kind, layers }",
+    doc = "of activations; a table: { kind, layers }, the latter with full alone",
   },
   offload = { type = "enum", values = { "none", "optimizer", "activations", "both" }, doc = "to the host's memory" },
 }
@@ -74,6 +74,8 @@ protocol.question = {
   capacity_bytes = { type = "number", doc = "that one GPU may hold" },
   budget = { type = "table", doc = "{ seconds: until an answer is given up, share: the slice's part of the model's work }" },
   tied_link = { type = "table", doc = "{ latency_s, bytes_per_s } for tied embeddings, if the model has them" },
+  target = { type = "table", doc = "what the runtime asks of each stage, if the plan has one for its target: { name, gpus, tp, … }; "
+    .. "plans that break it are dropped" },
   options = { type = "table", doc = "the option `options` of the recipe, as it is" },
 }
 
@@ -101,7 +103,7 @@ function protocol.ask(id, slice, island, ctx)
   return (core.json_encode({
     op = "plan", id = id, slice = slice_of(slice), island = data(island), training = data(ctx.training), model = data(ctx.model),
     microbatches = ctx.microbatches, samples = ctx.samples, successors = ctx.successors, capacity_bytes = ctx.capacity_bytes,
-    budget = data(ctx.budget), tied_link = data(ctx.tied_link), options = data(ctx.options.options),
+    budget = data(ctx.budget), tied_link = data(ctx.tied_link), target = data(ctx.target), options = data(ctx.options.options),
   }):gsub("%s*\n%s*", " "))
 end
 

@@ -23,6 +23,8 @@ local search <const> = {}
 ---@field seconds number limit of a query, and of a policy's call
 ---@field memory_bytes number the same
 ---@field log fun(text: string) for the report
+---@field target table? what each stage must be (tangram.target)
+---@field unfit fun(what: string, count: integer)? told of plans that the target can't run
 ---@field note fun(text: string) where plugins' ctx.log goes
 
 --- Slowest link between an island and any other, what tied embeddings are summed over; nil for a single island.
@@ -93,7 +95,10 @@ function search.run(problem, options)
   local asked <const> = policies.callbacks(problem)
   local function answered(own, notes)
     own_times = own_times or own and problem.bounds
-    for line in (notes or ""):gmatch "[^\n]+" do problem.log(line) end
+    for line in (notes or ""):gmatch "[^\n]+" do
+      local count <const>, what <const> = line:match "^\t(%d+)\t(.*)$" -- no plugin's line has a tab
+      if count then problem.unfit(what, tonumber(count)) else problem.log(line) end
+    end
   end
   local result <const>, why <const> = core.enumerate {
     cluster = problem.cluster, islands = problem.islands, capacity_bytes = problem.capacity_bytes,

@@ -1,5 +1,8 @@
 --- The strategies of a stage: every (dp, tp, cp, ep) with dp·tp·cp = its GPUs that the model, the microbatch and the node
---- allow, with each ZeRO level, FSEP, the kinds of recompute and of offload. Shared by adapters and pruning policies.
+--- allow, with each ZeRO level, FSEP, the kinds of recompute and of offload. Shared by adapters and pruning policies. Where the
+--- plan has a runtime as its target (ctx.target), only what that one can run.
+local target <const> = require "tangram.target"
+
 local strategies <const> = {}
 
 --- The options that `list` reads, as a schema; an adapter takes them into its own.
@@ -54,16 +57,25 @@ local function layer_kinds(model)
   return has
 end
 
+--- The kinds of recompute to choose from before any count of layers recomputed in full.
+local function kinds_of(options, mode)
+  local plain <const> = mode and mode.least_recomputed == target.ALL and "full" or "none"
+  if not options.selective or mode and mode.selective == false then return { plain } end
+  if mode and mode.selective then return { "selective" } end
+  return { plain, "selective" }
+end
+
 --- Appends the variants of one (dp, tp, cp, ep, etp) to found; FSEP, which spreads experts by itself, if asked.
-local function add_variants(found, degrees, options, fsep_too)
+local function add_variants(found, degrees, options, ctx, fsep_too)
   for _, zero in ipairs(degrees.dp * degrees.cp > 1 and options.zero or { 0 }) do -- alone there is nothing to share
     for fsep = 0, fsep_too and zero == 3 and 1 or 0 do
-      for kind = 1, options.selective and 2 or 1 do
+      for _, kind in ipairs(kinds_of(options, ctx.target)) do
         for _, offload in ipairs(options.offload) do
-          found[#found + 1] = {
+          local strategy <const> = {
             dp = degrees.dp, tp = degrees.tp, cp = degrees.cp, ep = degrees.ep, etp = degrees.etp, zero = zero,
-            fsep = fsep == 1, sp = degrees.tp > 1, recompute = kind == 1 and "none" or "selective", offload = offload,
+            fsep = fsep == 1, sp = degrees.tp > 1, recompute = kind, offload = offload,
           }
+          if not ctx.target or target.allows(ctx.target, strategy, degrees.moe, ctx.model) then found[#found + 1] = strategy end
         end
       end
     end
@@ -71,14 +83,15 @@ local function add_variants(found, degrees, options, fsep_too)
 end
 
 --- Spreads the experts in each way that divides.
-local function add_experts(found, degrees, model, options)
+local function add_experts(found, degrees, options, ctx)
+  local model <const> = ctx.model
   local shards <const> = degrees.dp * degrees.cp
   for _, etp in ipairs(options.folded_experts and divisors(degrees.tp, degrees.tp) or { 1 }) do
     local most <const> = options.folded_experts and shards * degrees.tp // etp or shards
     for _, ep in ipairs(model.expert_ffn % etp == 0 and divisors(most, options.max_ep) or {}) do
       if model.experts % ep == 0 then
         degrees.ep, degrees.etp = ep, etp
-        add_variants(found, degrees, options, options.fsep and ep * etp == 1)
+        add_variants(found, degrees, options, ctx, options.fsep and ep * etp == 1)
       end
     end
   end
@@ -88,12 +101,13 @@ end
 ---@param gpus integer GPUs of the stage, inside one node or whole nodes
 ---@param moe boolean has the stage a layer with experts (else ep is 1: there is nothing to spread)
 ---@param island table tangram.Island
----@param ctx table model, training, samples
+---@param ctx table model, training, samples, target
 ---@param options table checked against strategies.options
 ---@return table[] strategies
 function strategies.list(gpus, moe, island, ctx, options)
   local model <const>, seq_len <const> = ctx.model, ctx.training.seq_len
   local has <const>, found <const> = layer_kinds(model), {}
+  if ctx.target and ctx.target.gpus and ctx.target.gpus ~= gpus then return found end
   -- tp stays inside a node: there its all-reduces of every layer run 4–10 times faster than between nodes
   local in_node <const> = math.min(gpus, island.gpus_per_node)
   for _, tp in ipairs(divisors(in_node, options.max_tp)) do
@@ -101,12 +115,12 @@ function strategies.list(gpus, moe, island, ctx, options)
       local dp <const> = gpus // (tp * cp)
       if ctx.samples % dp == 0 and cp_divides(cp, seq_len) and tp_divides(tp, model, has, seq_len // cp)
           and (cp == 1 or options.any_cp or not dp_could(dp, cp, ctx.samples)) then
-        local degrees <const> = { dp = dp, tp = tp, cp = cp }
+        local degrees <const> = { dp = dp, tp = tp, cp = cp, moe = moe }
         if moe then
-          add_experts(found, degrees, model, options)
+          add_experts(found, degrees, options, ctx)
         else
           degrees.ep, degrees.etp = 1, 1
-          add_variants(found, degrees, options)
+          add_variants(found, degrees, options, ctx)
         end
       end
     end
@@ -122,6 +136,14 @@ end
 function strategies.lies_well(gpus, stages, gpus_per_node)
   if gpus >= gpus_per_node then return gpus % gpus_per_node == 0 end
   return gpus_per_node % gpus == 0 or gpus * stages <= gpus_per_node
+end
+
+--- No runtime recomputes some layers in full and the attention core of the others: a count goes with "none" alone.
+---@param strategy table one of `list`
+---@param ctx table
+---@return boolean
+function strategies.may_recompute(strategy, ctx)
+  return strategy.recompute == "none" and not (ctx.target and ctx.target.most_recomputed == 0)
 end
 
 local function has_moe(atoms, first, last)

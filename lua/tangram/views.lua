@@ -19,7 +19,8 @@ local function list_of(items) return table.move(items, 1, #items, 1, {}) end
 
 --- The plugin's own copies. The lists that contexts show are others than those that slices and places are made from.
 local function copies(problem)
-  local own <const> = { model = plain(problem.model), atoms = plain(problem.atoms), training = plain(problem.training), islands = {} }
+  local own <const> = { model = plain(problem.model), atoms = plain(problem.atoms), training = plain(problem.training), islands = {},
+    target = problem.target and plain(problem.target) }
   for i, island in ipairs(problem.islands) do own.islands[i] = islands.new(plain(island)) end
   own.shown_atoms, own.shown_islands = list_of(own.atoms), list_of(own.islands)
   return own
@@ -32,6 +33,7 @@ local function context(problem, own, plugin, index, microbatches, cost)
     samples = problem.training.global_batch // microbatches, successors = 0, capacity_bytes = problem.capacity_bytes[index],
     cost = cost, log = function(text) problem.note(text) end, budget = { share = 1, seconds = problem.seconds },
     tied_link = problem.model.tied and plain(problem.tied_links[index]) or nil, options = plain(plugin.options), memo = {},
+    target = own.target,
   }
 end
 

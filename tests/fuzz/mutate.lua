@@ -38,6 +38,21 @@ end)
 
 target("model", models, function(text) return (require "tangram.input.hf".parse(text, {})) end)
 
+target("megatron args", {
+  "L=6\nARGS=(\n --num-layers $L --hidden-size \"64\" --num-attention-heads=4 --vocab-size ${V:-99} # words\n --swiglu \\\n"
+    .. "--group-query-attention --num-query-groups 2 --num-experts 4 --moe-layer-freq '([0]*2+[1]*4)' --window-size 7,0\n"
+    .. "--position-embedding-type rope)\npython pretrain_gpt.py ${ARGS[@]} --mtp-num-layers 1",
+  "MODEL_ARGS:\n  --num-layers: 4 # four\n  --hidden-size: 64\n  --num-attention-heads: 4\n  --vocab-size: '99'\n"
+    .. "  --max-position-embeddings: 32\n  --multi-latent-attention: true\n  --kv-lora-rank: 8\n",
+  "system:\n  disable_bias_linear: True\nmodel:\n  num_layers: 4\n  hidden_size: 64\n  num_attention_heads: 4\n"
+    .. "  swiglu: true\n  multiple_of: 32\n  use_rotary_position_embeddings: true\ndata:\n  tokenizer:\n    vocab_size: 99\n",
+}, function(text) return (require "tangram.input.megatron_args".parse(text, {})) end)
+
+target("integer list", { "([0]*3+[1]*58)", "'[0,1]*12'", "2*([1]+[0, 0])" }, function(text)
+  local value <const> = require "tangram.input.integer_list"(text)
+  assert(value == nil or type(value) == "table" or math.type(value), "neither a number nor a list")
+end)
+
 target("model table", {
   '{"family":"gpt2","hidden":1024,"layers":4,"heads":16,"vocab":51200}',
   '{"family":"llama","hidden":64,"layers":2,"heads":8,"kv_heads":2,"ffn":128,"gated":true,"vocab":100,"experts":4,'
@@ -71,12 +86,32 @@ target("units", { "80 GiB", "25 Gb/s", "312 TFLOP/s", "20 us", "1.5e3 MB/s", "0.
   end
 end)
 
+--- The readers of clusters, from the fixtures of their specs: KIND.VARIANT.txt.
+local fixtures <const> = {}
+local listing <close> = assert(io.popen "ls tests/spec/fixtures/inputs/*")
+for path in listing:lines() do
+  local kind <const> = path:match "([^/.]+)[^/]*$"
+  fixtures[kind] = fixtures[kind] or {}
+  table.insert(fixtures[kind], read(path))
+end
+local kinds <const> = require "tangram.input.kinds"
+for _, module in ipairs(kinds) do
+  local reader <const> = kinds.reader(module)
+  target(reader.kind, assert(fixtures[reader.kind], reader.kind), function(text)
+    local sure <const> = reader.sniff(text)
+    assert(sure >= 0 and sure <= 1, "a guess out of range")
+    return reader.read(text)
+  end)
+end
+target("hostlist", { "gpu[001-003,7],x1", "r[1-2]n[01-16]-ib,login", "rack[1-3]" }, require "tangram.input.hostlist".expand)
+
 local numbers <const> = {
   "0", "-1", "1.5", "1e308", "-1e308", "5e-324", "1e999", "9223372036854775807", "9007199254740993", "2147483648", "-0.0", "NaN",
   "16777216", "3",
 }
 local tokens <const> = {
   "null", "true", "{}", "[]", '""', '"x"', "[[[[", '{"a":', ",", "\0", "\n", "\\u0000", "\xff\xfe", '"\\ud800"', "é", "%s%n", "-", "e", " ",
+  "\t", "GPU0", " X ", "NV12", "N/A", "[N/A]", "# ", "<pci>", "<!--", "\27[4m", "\r\n", "(", "[001-003]",
 }
 
 local function pick(list) return list[math.random(#list)] end
@@ -122,6 +157,14 @@ local mutations <const> = {
     local first <const>, last <const> = span(text)
     local at <const> = math.random(#text + 1)
     return text:sub(1, at - 1) .. text:sub(first, last) .. text:sub(at)
+  end,
+  function(text) -- a line gone, or there twice
+    local spots <const> = {}
+    for first, last in text:gmatch "()[^\n]*\n()" do spots[#spots + 1] = { first, last } end
+    if #spots == 0 then return text end
+    local spot <const> = pick(spots)
+    local line <const> = math.random(2) == 1 and "" or text:sub(spot[1], spot[2] - 1):rep(2)
+    return text:sub(1, spot[1] - 1) .. line .. text:sub(spot[2])
   end,
   function(text) return text:sub(1, math.random(0, #text)) end,
   function(text)

@@ -1,5 +1,7 @@
 --- A second opinion on a plan, in plain Lua and sharing no code with the engine: `lua5.4 tests/oracle/plan_check.lua
 --- PLAN.json` says `ok` and the time, or what is wrong (status 1). Also a module: check(plan), simulate(plan).
+local targets <const> = require "tests.oracle.target"
+
 local oracle <const> = {}
 
 --- What stage s does, in its order: { "F"|"B", microbatch } for overlapped transfers.
@@ -175,6 +177,11 @@ function oracle.check(plan)
     if memory.total_bytes > capacity * (1 + 1e-9) then return nil, place .. "memory does not fit" end
   end
   if next_atom ~= atoms then return nil, ("%d of %d atoms"):format(next_atom, atoms) end
+  if type(plan.target) == "string" then
+    local runs <const>, broken <const> =
+      targets.check(plan.target, plan.stages, plan.model, plan.training.global_batch // plan.microbatches)
+    if not runs then return nil, ("%s can't run it: %s"):format(plan.target, broken) end
+  end
   local time_s <const>, why <const> = oracle.simulate(plan)
   if not time_s then return nil, why end
   if not near(time_s, plan.time_s) then return nil, ("time_s %.17g simulates to %.17g"):format(plan.time_s, time_s) end

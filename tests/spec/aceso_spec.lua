@@ -183,7 +183,7 @@ describe("aceso's search", function()
 
   it("takes the original's steps", function()
     if not golden(GOLDENS[1]) then return pending "no shared data" end
-    local _, counts <const>, g <const> = found("1_3B_4gpu_12g", { 4 }, { 1, 2, 4, 8 }, { patience = 100 })
+    local _, counts <const>, g <const> = found("1_3B_4gpu_12g", { 4 }, { 1, 2, 4, 8 }, { evaluations = 1, moves = 4, patience = 100 })
     for i = 1, 3 do -- the fourth is the same with other steps in between
       local row <const> = g.search.best_so_far.rows[i]
       assert.near(row[4], counts.trajectory[i][2] * 1e3, 0.005)
@@ -203,7 +203,7 @@ describe("aceso's search", function()
     if not golden(GOLDENS[1]) then return pending "no shared data" end
     local stages <const> = { { 4 }, { 4 }, { 4 }, { 8, 16 }, { 14, 15, 16 } }
     for i, name in ipairs(GOLDENS) do
-      local best <const>, _, g <const> = found(name, stages[i], { 1, 2, 4, 8 }, { patience = 100 })
+      local best <const>, _, g <const> = found(name, stages[i], { 1, 2, 4, 8 }, { evaluations = 1, moves = 4, patience = 100 })
       -- 2.6B: 87134.27 at once, the last half millisecond only by another order of equals
       assert.is_true(best.fits and best.total_s * 1e3 <= g.expected.iteration_ms * (1 + 1e-5), name)
     end
@@ -213,7 +213,7 @@ describe("aceso's search", function()
     if not golden(GOLDENS[1]) then return pending "no shared data" end
     local stages <const> = { { 4 }, { 4 }, { 4 }, { 8 }, { 16 } }
     for i, name in ipairs(GOLDENS) do
-      local best <const>, _, g <const> = found(name, stages[i], { i < 3 and 1 or 2 }, { repair = true })
+      local best <const>, _, g <const> = found(name, stages[i], { i < 3 and 1 or 2 }, { evaluations = 1, moves = 4, repair = true })
       assert.is_true(best.fits and best.total_s * 1e3 < g.expected.iteration_ms, name)
     end
   end)

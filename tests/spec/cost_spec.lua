@@ -14,15 +14,13 @@ describe("ctx.cost of an additive model", function()
     local ctx <const> = pricing.context(gpt, { global_batch = 64, seq_len = 2048, attention = "unfused" }, island, 4)
     local wrapped <const> = pricing.wrap(PATH)
     local some = 0
-    for _, recompute in ipairs { "none", "selective", "full", { kind = "selective" } } do
+    for _, recompute in ipairs { "none", "selective", "full" } do
       local bottleneck_s <const>, latency_s <const>, bounds <const>, recomputed <const> =
         split(wrapped, island, { dp = 2, tp = 1, zero = 1, recompute = recompute }, ctx)
-      local kind <const> = type(recompute) == "table" and recompute.kind or "full"
       local first, sum_s, worst_s = 1, 0, 0
       for i, last in ipairs(bounds) do
-        local partly <const> = recomputed[i] > 0 or type(recompute) == "table"
         local stage <const> = wrapped.stage(pricing.run(ctx, first, last), island, {
-          dp = 2, tp = 1, zero = 1, recompute = partly and { kind = kind, layers = recomputed[i] } or recompute,
+          dp = 2, tp = 1, zero = 1, recompute = recomputed[i] > 0 and { kind = "full", layers = recomputed[i] } or recompute,
         }, ctx)
         local busy_s <const> = stage.forward_s + stage.backward_s
         sum_s, worst_s, first, some = sum_s + busy_s, math.max(worst_s, busy_s), last + 1, some + recomputed[i]
@@ -65,7 +63,7 @@ describe("ctx.cost of a model of whole stages", function()
     local ctx <const> = pricing.context(gpt, { global_batch = 64, seq_len = 2048, attention = "unfused" }, island, 4)
     local additive <const> = pricing.wrap(PATH)
     local whole <const> = cost.wrap(whole_stages(pricing.wrap(PATH)), {})
-    for _, recompute in ipairs { "none", "selective", "full", { kind = "selective" } } do
+    for _, recompute in ipairs { "none", "selective", "full" } do
       local strategy <const> = { dp = 2, tp = 1, zero = 1, recompute = recompute }
       local a_s <const>, a_sum_s <const>, a_bounds <const>, a_recomputed <const> = split(additive, island, strategy, ctx)
       local w_s <const>, w_sum_s <const>, w_bounds <const>, w_recomputed <const> = split(whole, island, strategy, ctx)
@@ -104,6 +102,15 @@ describe("ctx.cost refuses", function()
   it("a dp that does not divide the microbatch", function()
     assert.has_error(function() pricing.wrap(PATH).stage(pricing.run(ctx), island, { dp = 2, tp = 1 }, ctx) end,
       "strategy: dp: got 2, expected a divisor of the microbatch's 1 samples")
+  end)
+  it("the attention core of a count of layers, which no runtime recomputes", function()
+    local strategy <const> = { dp = 1, tp = 1, recompute = { kind = "selective", layers = 2 } }
+    for _, name in ipairs { "stage", "terms" } do
+      assert.has_error(function()
+        local wrapped <const> = pricing.wrap(PATH)
+        if name == "stage" then wrapped.stage(pricing.run(ctx), island, strategy, ctx) else wrapped.terms(island, strategy, ctx) end
+      end, "strategy: recompute: got 'selective' of 2 layers, expected a count with 'full' alone")
+    end
   end)
   it("terms that are missing or not finite", function()
     local broken <const> = { name = "mine", atom = function() return { forward_s = 1 / 0 } end,

@@ -293,6 +293,8 @@ describe("enumeration", function()
       { function(s) s.gpus, s.strategy.tp = 1, 1 end, "make 1 GPUs, expected the island's 2" },
       { function(s) s.atoms = s.atoms + 1 end, "its stages hold %d+ atoms, expected the slice's" },
       { function(s) s.strategy.recompute = "ful" end, "recompute: got 'ful', expected 'none', 'selective' or 'full'" },
+      { function(s) s.strategy.recompute = { kind = "selective", layers = 1 } end,
+        "recompute.layers: got 1, expected a count with 'full' alone" },
       { function(s) s.strategy.zer0 = 1 end, "zer0: unknown field %(did you mean 'zero'%?%)" },
       { function(s) s.strategy.zero = 4 end, "expected a whole number from 0 to 3" },
       { function(s) s.forward_s = nil end, "forward_s: missing" },

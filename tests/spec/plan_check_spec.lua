@@ -97,6 +97,8 @@ describe("plan_check", function()
     refused("stages[1].layers: is 5, but atoms [6, 10) hold 4", function(plan) plan.stages[2].layers = 5 end)
     refused("stages[0].strategy.recompute.layers: is 6, but the stage has 5",
       function(plan) plan.stages[1].strategy.recompute.layers = 6 end)
+    refused("stages[0].strategy.recompute.layers: is 5, expected a count with 'full' alone",
+      function(plan) plan.stages[1].strategy.recompute = { kind = "selective", layers = 5 } end)
   end)
 
   it("refuses GPUs that are used twice, unknown or scattered", function()

@@ -193,6 +193,19 @@ describe("split", function()
     assert.same({ nil, math.huge, 1 }, { core.terms(terms):split(1, 3, 4, 0, false) })
   end)
 
+  it("takes atoms of equal content by rows", function()
+    local by_rows <const> = core.terms { time_s = { 1, 2 }, static_bytes = { 3, 1 }, inflight_bytes = { 1, 2 },
+      recomputable = { false, true }, recompute_s = { 0, 1 }, recomputed_inflight_bytes = { 1, 0 }, rows = { 1, 2, 2, 2, 1 },
+      capacity_bytes = 9, microbatches = 4 }
+    local by_atoms <const> = core.terms { time_s = { 1, 2, 2, 2, 1 }, static_bytes = { 3, 1, 1, 1, 3 }, inflight_bytes = { 1, 2, 2, 2, 1 },
+      recomputable = { false, true, true, true, false }, recompute_s = { 0, 1, 1, 1, 0 },
+      recomputed_inflight_bytes = { 1, 0, 0, 0, 1 }, capacity_bytes = 9, microbatches = 4 }
+    for stages = 1, 5 do
+      assert.same({ by_atoms:split(1, 5, stages, 0, true) }, { by_rows:split(1, 5, stages, 0, true) })
+    end
+    assert.is_truthy((by_rows:split(1, 5, 3, 0, true)))
+  end)
+
   it("refuses wrong terms and queries with the field's name", function()
     local function refuses(change, message)
       local terms <const> = { time_s = { 1, 1 }, static_bytes = { 1, 1 }, inflight_bytes = { 1, 1 }, capacity_bytes = 8,
@@ -201,10 +214,12 @@ describe("split", function()
       assert.error_matches(function() core.terms(terms) end, message)
     end
     refuses({ capacty_bytes = 1 }, "unknown field 'capacty_bytes' %(did you mean 'capacity_bytes'%?%)")
-    refuses({ static_bytes = { 1 } }, "'static_bytes': expected 2 numbers as in time_s, got 1")
+    refuses({ static_bytes = { 1 } }, "'static_bytes': expected a list of 2 numbers, got 1")
     refuses({ time_s = { 1, -1 } }, "'time_s%[2%]': expected a finite number of at least 0, got %-1")
     refuses({ time_s = { 1, 0 / 0 } }, "'time_s%[2%]': expected a finite")
     refuses({ time_s = {} }, "expected 1 to 1024 atoms")
+    refuses({ rows = { 1, 3 } }, "'rows%[2%]': expected a whole number from 1 to 2")
+    refuses({ rows = {} }, "'rows': expected 1 to 1024 atoms")
     refuses({ inflight_bytes = { 1, "x" } }, "'inflight_bytes%[2%]': expected a finite number of at least 0, got x")
     refuses({ recomputable = { true, 1 } }, "'recomputable%[2%]': expected a boolean, got number")
     refuses({ recomputable = { true, true }, recomputed_inflight_bytes = { 0, 2 } }, "more than the same atom's inflight_bytes")

@@ -66,7 +66,9 @@ end
 
 --- A copy, not measured, that may be changed.
 function configuration.copy(c)
-  return { size = c.size, last = table.move(c.last, 1, #c.last, 1, {}), choice = table.move(c.choice, 1, #c.choice, 1, {}) }
+  local last <const>, choice <const> = {}, {}
+  for i = 1, #c.last do last[i], choice[i] = c.last[i], c.choice[i] end
+  return { size = c.size, last = last, choice = choice }
 end
 
 --- Gives c with its key.

@@ -196,7 +196,7 @@ function operators.space(model, where)
       choice = false
       if ready then
         choices.count = (choices.count or 0) + 1
-        choice = { id = choices.count, size = size, tp = tp, dp = dp, gpus = tp * dp, priced = ready, memo = {} }
+        choice = { id = choices.count, size = size, tp = tp, dp = dp, gpus = tp * dp, priced = ready, memo = {}, doubled = {}, halved = {} }
       end
       choices[key] = choice
     end

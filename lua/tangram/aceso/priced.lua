@@ -1,6 +1,6 @@
 --- What Aceso's search asks, answered by the chosen cost model (ctx.cost) for the atoms of a slice on an island at one B. Its
---- operators are atoms, and its greedy recompute is: nothing; else the attention core of as many layers as needed, or whole layers,
---- whichever is quicker.
+--- operators are atoms, and its greedy recompute is: nothing; else the attention core of all layers, or as many whole layers as
+--- needed, whichever is quicker.
 local strategies <const> = require "tangram.strategies"
 
 local priced <const> = {}
@@ -40,8 +40,8 @@ local function catalogue(island, moe, ctx, options, repair)
     for i, strategy in ipairs(strategies.list(gpus, moe, island, ctx, asked)) do
       made.count = made.count + 1
       local rest <const> = rest_of(strategy)
-      local choice <const> =
-        { id = made.count, gpus = gpus, tp = strategy.tp, dp = strategy.dp, rest = rest, strategy = strategy, memo = {} }
+      local choice <const> = { id = made.count, gpus = gpus, tp = strategy.tp, dp = strategy.dp, rest = rest, strategy = strategy,
+        memo = {}, doubled = {}, halved = {} }
       entry.list[i], entry.by_degrees[strategy.tp .. "," .. strategy.dp .. "," .. rest] = choice, choice
     end
     return entry
@@ -62,21 +62,17 @@ local function run_starts(ctx)
   return starts
 end
 
---- One stage under a choice. `kind`, `recomputed`: what is recomputed, and of how many atoms.
+--- One stage under a choice, and what is recomputed.
 local function price_of(choice, first, last, behind, island, ctx)
   if not choice.whole then choice.whole = ctx.cost.terms(island, with_recompute(choice.strategy, "none"), ctx) end
-  local time_s, again_s, bytes, recomputed, fits = choice.whole:price(first, last, behind, false)
-  local kind = "full"
-  if not fits then
-    time_s, again_s, bytes, recomputed, fits = choice.whole:price(first, last, behind, true)
-    choice.core = choice.core or ctx.cost.terms(island, with_recompute(choice.strategy, { kind = "selective" }), ctx)
-    local core_s <const>, core_again_s <const>, core_bytes <const>, cores <const>, core_fits <const> =
-      choice.core:price(first, last, behind, true)
-    if core_fits and (not fits or core_s <= time_s) then
-      time_s, again_s, bytes, recomputed, kind = core_s, core_again_s, core_bytes, cores, "selective"
-    end
-  end
-  return { time_s = time_s, recompute_s = again_s, busy_s = time_s - again_s, bytes = bytes, kind = kind, recomputed = recomputed }
+  local busy_s <const>, _, kept_bytes <const>, _, kept_fits <const> = choice.whole:price(first, last, behind, false)
+  if kept_fits then return { time_s = busy_s, recompute_s = 0, busy_s = busy_s, bytes = kept_bytes, recompute = "none" } end
+  local time_s, _, bytes, count <const>, fits <const> = choice.whole:price(first, last, behind, true)
+  local recompute = count > 0 and { kind = "full", layers = count } or "none"
+  choice.core = choice.core or ctx.cost.terms(island, with_recompute(choice.strategy, "selective"), ctx)
+  local core_s <const>, _, core_bytes <const>, _, core_fits <const> = choice.core:price(first, last, behind, false)
+  if core_fits and (not fits or core_s <= time_s) then time_s, bytes, recompute = core_s, core_bytes, "selective" end
+  return { time_s = time_s, recompute_s = time_s - busy_s, busy_s = busy_s, bytes = bytes, recompute = recompute }
 end
 
 --- The search's space.
@@ -89,7 +85,7 @@ function priced.space(slice, island, ctx, options)
   local atoms <const>, offset <const>, samples <const>, starts <const> = ctx.atoms, slice.first - 1, ctx.samples, run_starts(ctx)
   local moe <const> = strategies.has_moe(atoms, slice.first, slice.last)
   local known <const> = catalogue(island, moe, ctx, options, options.repair)
-  local power = 1
+  local most_behind <const>, power = ctx.microbatches - 1, 1 -- more stages behind hold no more microbatches
   while 2 * power <= min(options.max_stage_gpus, island.gpus_per_node) do power = 2 * power end
   local space <const> = {
     count = #slice, gpus = island.gpus, gpus_per_node = island.gpus_per_node, sizes = { samples }, microbatches = { ctx.microbatches },
@@ -110,8 +106,10 @@ function priced.space(slice, island, ctx, options)
 
   function space.price(choice, first, last, behind)
     first, last = first + offset, last + offset
+    if behind > most_behind then behind = most_behind end
     -- equal atoms behind others: the same stage wherever it lies
-    if starts[last] <= first then first, last = starts[last], last - first + starts[last] end
+    local start <const> = starts[last]
+    if start <= first then first, last = start, last - first + start end
     local key <const> = ((first << 16) | last) << 16 | behind
     local price = choice.memo[key]
     if not price then
@@ -149,8 +147,7 @@ function priced.space(slice, island, ctx, options)
   --- The stage as the cost model prices it whole; made once for each price.
   function space.stage(choice, price, first, last)
     if not price.stage then
-      local recompute <const> = price.recomputed > 0 and { kind = price.kind, layers = price.recomputed } or "none"
-      price.stage = ctx.cost.stage(slice:run(first, last), island, with_recompute(choice.strategy, recompute), ctx)
+      price.stage = ctx.cost.stage(slice:run(first, last), island, with_recompute(choice.strategy, price.recompute), ctx)
     end
     return price.stage
   end

@@ -11,10 +11,16 @@ local function predicted_s(space, choice, first, last, behind)
   return space.price(choice, first, last, behind).time_s + space.border_s(choice, first, last, false, false)
 end
 
---- Stage's time with its atoms on one GPU, traffic included.
-local function alone_s(space, c, i)
-  local alone <const>, first <const> = space.choice(c.size, 1, 1), first_of(c, i)
-  return alone and space.busy_s(alone, first, c.last[i]) + space.border_s(alone, first, c.last[i], false, false) or 0
+--- Each stage's time with its atoms on one GPU, traffic included; worked out once.
+local function alone_s(space, c)
+  if c.alone_s then return c.alone_s end
+  local alone <const>, list <const> = space.choice(c.size, 1, 1), {}
+  for i, last in ipairs(c.last) do
+    local first <const> = first_of(c, i)
+    list[i] = alone and space.busy_s(alone, first, last) + space.border_s(alone, first, last, false, false) or 0
+  end
+  c.alone_s = list
+  return list
 end
 
 --- How long a stage could work more before it is the slowest, or recomputes so much that it is.
@@ -36,7 +42,7 @@ local function partner_of(space, c, b, by_memory, used)
         value = -c.price[i].bytes
       else
         local gpus <const> = c.choice[i].gpus
-        value = idle_s(space, c, i, c.worst_s) * gpus * (alone_s(space, c, i) / (c.stage_s[i] * gpus))
+        value = idle_s(space, c, i, c.worst_s) * gpus * (alone_s(space, c)[i] / (c.stage_s[i] * gpus))
       end
       if not best or value > best then best, found = value, i end
     end
@@ -116,8 +122,7 @@ local function dec_op(state, c, b, over)
   return found
 end
 
---- The strategy with tp or dp times a factor (2 or 1/2); nil where there is none.
-local function scaled(space, choice, dimension, up)
+local function find_scaled(space, choice, dimension, up)
   local tp, dp = choice.tp, choice.dp
   if dimension == "tp" then tp = up and 2 * tp or tp / 2 else dp = up and 2 * dp or dp / 2 end
   tp, dp = math.tointeger(tp), math.tointeger(dp)
@@ -125,13 +130,28 @@ local function scaled(space, choice, dimension, up)
   return space.choice(choice.size, tp, dp, choice)
 end
 
---- The ways of the stages not in `used` to change by a factor, and at most `most` GPUs, quickest first.
-local function ways(space, c, used, up, most)
+--- The strategy with tp or dp times a factor (2 or 1/2); nil where there is none. Found once.
+local function scaled(space, choice, dimension, up)
+  local known <const> = up and choice.doubled or choice.halved
+  local found = known[dimension]
+  if found == nil then
+    found = find_scaled(space, choice, dimension, up) or false
+    known[dimension] = found
+  end
+  return found or nil
+end
+
+local dimensions <const> = { "tp", "dp" }
+
+--- The ways of the stages to change by a factor, quickest first; worked out once.
+local function ways(space, c, up)
+  local known <const> = up and c.ways_up or not up and c.ways_down
+  if known then return known end
   local list <const> = {}
   for i = 1, #c.last do
     local change <const> = up and c.choice[i].gpus or c.choice[i].gpus // 2
-    if not used[i] and change <= most and (up or c.choice[i].gpus > 1) then
-      for _, dimension in ipairs { "tp", "dp" } do
+    if up or c.choice[i].gpus > 1 then
+      for _, dimension in ipairs(dimensions) do
         local choice <const> = scaled(space, c.choice[i], dimension, up)
         if choice then
           list[#list + 1] = { stage = i, choice = choice, change = change, order = #list,
@@ -144,13 +164,21 @@ local function ways(space, c, used, up, most)
     if x.time_s ~= y.time_s then return x.time_s < y.time_s end
     return x.order < y.order
   end)
+  if up then c.ways_up = list else c.ways_down = list end
   return list
 end
 
---- Changes further stages, quickest first, until `left` GPUs are given away (up) or found. False if that can't be.
-local function settle(space, new, used, up, left)
+--- The quickest way of a stage that is not in `used`, by at most `most` GPUs.
+local function quickest(list, used, most)
+  for _, way in ipairs(list) do
+    if not used[way.stage] and way.change <= most then return way end
+  end
+end
+
+--- Changes further stages of c, quickest first, until `left` GPUs are given away (up) or found. False if that can't be.
+local function settle(space, c, new, used, up, left)
   while left > 0 do
-    local way <const> = ways(space, new, used, up, left)[1]
+    local way <const> = quickest(ways(space, c, up), used, left)
     if not way then return false end
     new.choice[way.stage], used[way.stage] = way.choice, true
     left = left - way.change
@@ -171,8 +199,8 @@ local function resize(state, c, b, dimension, up)
   if stages == 1 or not own or own.gpus > space.gpus - (stages - 1) then return {} end
   local needed <const> = math.abs(own.gpus - c.choice[b].gpus)
   local tried <const>, attempts = {}, 0
-  for _, way in ipairs(ways(space, c, { [b] = true }, not up, math.huge)) do
-    if not tried[way.stage] then
+  for _, way in ipairs(ways(space, c, not up)) do
+    if way.stage ~= b and not tried[way.stage] then
       tried[way.stage], attempts = true, attempts + 1
       if attempts > stages - 1 then break end
       state.explored = state.explored + 1
@@ -180,12 +208,25 @@ local function resize(state, c, b, dimension, up)
       new.choice[b], new.choice[way.stage] = own, way.choice
       local missing <const> = needed - way.change
       -- too few: more like it; too many: others the other way round
-      local settled <const> = missing >= 0 and settle(space, new, used, not up, missing) or missing < 0
-        and settle(space, new, used, up, -missing)
+      local settled <const> = missing >= 0 and settle(space, c, new, used, not up, missing) or missing < 0
+        and settle(space, c, new, used, up, -missing)
       if settled and configuration.lies_well(space, gpus_of(new)) then return { new } end
     end
   end
   return {}
+end
+
+--- The uniform strategy of so many GPUs for a stage that costs least: milliseconds of GPUs and, if it does not fit, ten times its
+--- MiB, Aceso's own sum.
+local function uniform(space, size, gpus, first, last, behind)
+  local best, found
+  for _, choice in ipairs(space.choices(size, gpus)) do
+    local bytes <const> = space.price(choice, first, last, behind).bytes
+    local value <const> = 1e3 * predicted_s(space, choice, first, last, behind) * choice.gpus
+      + (bytes > space.capacity_bytes and 10 * bytes / 2 ^ 20 or 0)
+    if not best or value < best then best, found = value, choice end
+  end
+  return found
 end
 
 --- Another microbatch size: each stage chooses its uniform strategy anew. Where the size is given, only that.
@@ -194,21 +235,14 @@ local function other_size(state, c, step)
   local size <const> = #space.sizes == 1 and 1 or c.size + step
   if size < 1 or size > #space.sizes then return {} end
   state.explored = state.explored + 1
+  if size == c.size and c.uniform then return c.uniform end
   local new <const> = configuration.copy(c)
   new.size = size
   for i = 1, #c.last do
-    local best, found
-    for _, choice in ipairs(space.choices(size, c.choice[i].gpus)) do
-      local first <const>, last <const>, behind <const> = first_of(c, i), c.last[i], behind_of(space, c, i)
-      local bytes <const> = space.price(choice, first, last, behind).bytes
-      -- milliseconds of GPUs and, if it does not fit, ten times its MiB: Aceso's own sum
-      local value <const> = 1e3 * predicted_s(space, choice, first, last, behind) * choice.gpus
-        + (bytes > space.capacity_bytes and 10 * bytes / 2 ^ 20 or 0)
-      if not best or value < best then best, found = value, choice end
-    end
-    if not found then return {} end
-    new.choice[i] = found
+    new.choice[i] = uniform(space, size, c.choice[i].gpus, first_of(c, i), c.last[i], behind_of(space, c, i))
+    if not new.choice[i] then return {} end
   end
+  if size == c.size then c.uniform = { new } end
   return { new }
 end
 
@@ -238,22 +272,58 @@ primitives.list = {
     apply = function(state, c, b) return exchange(state, c, b, "tp", "dp") end },
 }
 
---- What the seconds of each stage go to: work, what parallelism costs, recompute.
-local function resources(space, c)
-  local ideal <const>, loss <const>, again <const> = {}, {}, {}
+--- Seconds of all stages and of stage b: of work, of what parallelism costs, of recompute.
+local function resources(space, c, b)
+  local alone <const> = space.choice(c.size, 1, 1)
+  local all <const>, own = { 0, 0, 0 }, nil
   for i = 1, #c.last do
-    local alone <const> = space.choice(c.size, 1, 1)
-    ideal[i] = (alone and space.busy_s(alone, first_of(c, i), c.last[i]) or c.price[i].busy_s) / c.choice[i].gpus
-    loss[i] = c.price[i].busy_s - ideal[i]
-    again[i] = c.price[i].recompute_s
+    local busy_s <const>, again_s <const> = c.price[i].busy_s, c.price[i].recompute_s
+    local ideal_s <const> = (alone and space.busy_s(alone, first_of(c, i), c.last[i]) or busy_s) / c.choice[i].gpus
+    all[1], all[2], all[3] = all[1] + ideal_s, all[2] + (busy_s - ideal_s), all[3] + again_s
+    if i == b then own = { ideal_s, busy_s - ideal_s, again_s } end
   end
-  return ideal, loss, again
+  return all, own
 end
 
-local function sum(list)
-  local total = 0
-  for _, x in ipairs(list) do total = total + x end
-  return total
+--- The primitives in groups: for each resource in order those that use less of it, before the others those that use no more of
+--- what the stage is short of; then the rest.
+local function group_all(order, short, repair)
+  local taken <const>, groups <const> = {}, {}
+  local function group(less, spared)
+    local list <const> = {}
+    for _, one in ipairs(primitives.list) do
+      local fits = not taken[one] and (repair or not one.repair) and (not less or one[less] == "-")
+      for _, resource in ipairs(spared) do fits = fits and one[resource] ~= "+" end
+      if fits then
+        taken[one] = true
+        list[#list + 1] = one
+      end
+    end
+    if #list > 0 then groups[#groups + 1] = list end
+  end
+  for _, resource in ipairs(order) do
+    group(resource, short)
+    group(resource, {})
+  end
+  group(nil, {})
+  return groups
+end
+
+local resource_names <const> = { "time", "comm", "memory" }
+local known_groups <const> = {}
+
+--- Groups by what there is most and least of, and by what the stage is short of; made once for each case.
+local function groups_by(most, least, short, repair)
+  local bits = repair and 1 or 0
+  for i = 1, 3 do bits = bits << 1 | (short[i] and 1 or 0) end
+  local key <const> = (bits << 2 | most) << 2 | least
+  if not known_groups[key] then
+    local order <const>, names <const> = {}, {}
+    for i, resource in ipairs { most, 6 - most - least, least } do order[i] = resource_names[resource] end
+    for i = 1, 3 do names[#names + 1] = short[i] and resource_names[i] or nil end
+    known_groups[key] = group_all(order, names, repair)
+  end
+  return known_groups[key]
 end
 
 --- Groups of primitives for stage b, the most promising first: by what b spends more of than its share.
@@ -261,43 +331,21 @@ end
 ---@param repair boolean? with the two that the original leaves off
 ---@return table[][] groups
 function primitives.groups(space, c, b, over, repair)
-  local taken <const>, groups <const> = {}, {}
-  --- Those that use less of a resource, and no more of two that b is short of; nil: of none.
-  local function group(less, spared, spared_too)
-    local list <const> = {}
-    for i, one in ipairs(primitives.list) do
-      if not taken[i] and (repair or not one.repair) and (not less or one[less] == "-") and (not spared or one[spared] ~= "+")
-          and (not spared_too or one[spared_too] ~= "+") then
-        taken[i] = true
-        list[#list + 1] = one
-      end
-    end
-    if #list > 0 then groups[#groups + 1] = list end
-  end
   if over then
-    group "memory"
-    return groups
+    local key <const> = repair and -1 or -2
+    known_groups[key] = known_groups[key] or { group_all({ "memory" }, {}, repair)[1] }
+    return known_groups[key]
   end
-  local ideal <const>, loss <const>, again <const> = resources(space, c)
-  local ideal_s <const>, loss_s <const>, again_s <const> = sum(ideal), sum(loss), sum(again)
-  local function ratio(x_s, all_s) return x_s > 0 and x_s / all_s or 0 end
-  local time <const> = ideal[b] > ideal_s / #ideal and "time"
-  local comm <const> = loss[b] > loss_s / #loss and "comm"
-  local memory <const> = again[b] > 0 and "memory"
-  local orders <const> = {
-    { ratio(ideal[b], ideal_s), 1, "time", comm, memory }, { ratio(loss[b], loss_s), 2, "comm", time, memory },
-    { ratio(again[b], again_s), 3, "memory", time, comm },
-  }
-  table.sort(orders, function(x, y)
-    if x[1] ~= y[1] then return x[1] > y[1] end
-    return x[2] < y[2]
-  end)
-  for _, order in ipairs(orders) do
-    group(order[3], order[4], order[5])
-    group(order[3])
+  local all <const>, own <const> = resources(space, c, b)
+  local ratio <const>, short <const> = {}, {}
+  for i = 1, 3 do
+    ratio[i] = own[i] > 0 and own[i] / all[i] or 0
+    short[i] = own[i] > (i < 3 and all[i] / #c.last or 0)
   end
-  group()
-  return groups
+  local most, least = 1, 3
+  for i = 2, 3 do most = ratio[i] > ratio[most] and i or most end
+  for i = 2, 1, -1 do least = ratio[i] < ratio[least] and i or least end
+  return groups_by(most, least, short, repair)
 end
 
 return primitives

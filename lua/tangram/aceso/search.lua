@@ -8,10 +8,13 @@ local search <const> = {}
 
 local better <const> = configuration.better
 
+local FEWEST <const> = 8 -- evaluations that the smallest slice gets
+
 --- The option fields, for the adapter's schema.
 search.options = {
-  evaluations = { type = "number", default = 1, above = 0,
+  evaluations = { type = "number", default = 0.5, above = 0,
     doc = "configurations measured for each number of stages: so many for each of the model's atoms; slices get their share" },
+  moves = { type = "number", default = 2, min = 1, doc = "moves tried for each of them: most lead to what is known" },
   max_trials = { type = "integer", default = 100, min = 1, doc = "trials for each number of stages" },
   patience = { type = "integer", default = 20, min = 1,
     doc = "trials in a row that may bring nothing before a number of stages is given up; slices get their share" },
@@ -24,7 +27,9 @@ search.options = {
   reuses = { type = "integer", default = 5, min = 0, doc = "times that an explored configuration may be a start again" },
 }
 
-local function spent(state) return state.evaluated >= state.evaluations end
+local function spent(state)
+  return state.evaluated >= state.evaluations or state.explored >= state.options.moves * state.evaluations
+end
 
 --- Measures a configuration unless that was done before; nil if it was explored.
 local function visit(state, c)
@@ -170,9 +175,9 @@ end
 function search.run(space, stages, options, atoms, share)
   local start <const> = configuration.balanced(space, stages)
   if not start then return nil, nil end
-  local function share_of(n) return math.max(1, math.ceil(n * share)) end
+  local function share_of(n, least) return math.max(least, math.ceil(n * share)) end
   local state <const> = {
-    space = space, options = options, evaluations = share_of(options.evaluations * atoms), evaluated = 0, explored = 0, order = 0,
+    space = space, options = options, evaluations = share_of(options.evaluations * atoms, FEWEST), evaluated = 0, explored = 0, order = 0,
     best_s = math.huge,
     visited = {}, known = {}, taken = {}, pool = {}, explored_list = {},
   }
@@ -192,7 +197,7 @@ function search.run(space, stages, options, atoms, share)
   note(c)
   local accepted = c
   local trials, idle = 0, 0
-  while trials < options.max_trials and idle < share_of(options.patience) and not spent(state) do
+  while trials < options.max_trials and idle < share_of(options.patience, 1) and not spent(state) do
     trials, idle = trials + 1, idle + 1
     local new <const> = trial(state, c, again)
     local improves <const> = new and (new.fits and new.total_s < state.best_s or not accepted.fits and new.bytes < accepted.bytes)

@@ -18,6 +18,18 @@ local function words(name)
   return found
 end
 
+--- Words that make another part of the one before them: an RTX 4090 D or a laptop's is no RTX 4090.
+local VARIANTS <const> = { ti = true, super = true, laptop = true, mobile = true, d = true, max = true, ["3e"] = true, x = true }
+
+local function has_other_variant(list, run)
+  local own <const> = {}
+  for _, word in ipairs(run) do own[word] = true end
+  for _, word in ipairs(list) do
+    if VARIANTS[word] and not own[word] then return true end
+  end
+  return false
+end
+
 local function contains_run(list, run)
   for start = 0, #list - #run do
     local same = #run > 0
@@ -35,7 +47,7 @@ local function by_printed_name(name)
   for _, gpu in ipairs(gpus) do
     for _, printed in ipairs { gpu.key, table.unpack(gpu.names) } do
       local run <const> = words(printed)
-      if #run >= math.max(longest, 1) and contains_run(list, run) then
+      if #run >= math.max(longest, 1) and contains_run(list, run) and not has_other_variant(list, run) then
         if #run > longest then longest, found = #run, {} end
         if found[#found] ~= gpu then found[#found + 1] = gpu end
       end
@@ -82,27 +94,39 @@ local function nearest_keys(name)
   return near
 end
 
---- A GPU type by its key, by a name as drivers, Slurm or Kubernetes print it, or by a label that can mean only one.
+local function is_slice(name)
+  return name:lower():match "%f[%w]mig%f[%W]" ~= nil or name:lower():match "%d+g%.%d+gb" ~= nil
+end
+
+--- All GPU types that a key, a name as drivers, Slurm or Kubernetes print it, or a label may mean; none for a MIG slice.
 ---@param name string
 ---@param memory_bytes number? memory that the driver reports: chooses among types that the name does not tell apart
----@return table? gpu the entry of the catalogue
----@return string? why the types that it may be, or the nearest ones
-function catalog.find_gpu(name, memory_bytes)
-  if name:lower():match "%f[%w]mig%f[%W]" or name:lower():match "%d+g%.%d+gb" then
-    return nil, ("GPU '%s' is a MIG slice, expected whole GPUs: slices can't form one job"):format(name)
-  end
+---@return table[] entries of the catalogue
+function catalog.candidates(name, memory_bytes)
+  if is_slice(name) then return {} end
   for _, gpu in ipairs(gpus) do
-    if gpu.key == name:lower() then return gpu end
+    if gpu.key == name:lower() then return { gpu } end
   end
   local found = by_printed_name(name)
   if #found == 0 then found = by_words(name) end
-  if memory_bytes and #found > 1 then
-    local fitting <const> = {}
-    for _, gpu in ipairs(found) do
-      if math.abs(gpu.memory_bytes / memory_bytes - 1) < 0.05 then fitting[#fitting + 1] = gpu end
-    end
-    found = fitting[1] and fitting or found
+  if not memory_bytes or #found < 2 then return found end
+  local fitting <const> = {}
+  for _, gpu in ipairs(found) do
+    if math.abs(gpu.memory_bytes / memory_bytes - 1) < 0.05 then fitting[#fitting + 1] = gpu end
   end
+  return fitting[1] and fitting or found
+end
+
+--- The one GPU type that a name means.
+---@param name string see `catalog.candidates`
+---@param memory_bytes number?
+---@return table? gpu the entry of the catalogue
+---@return string? why the types that it may be, or the nearest ones
+function catalog.find_gpu(name, memory_bytes)
+  if is_slice(name) then
+    return nil, ("GPU '%s' is a MIG slice, expected whole GPUs: slices can't form one job"):format(name)
+  end
+  local found <const> = catalog.candidates(name, memory_bytes)
   if #found == 1 then return found[1] end
   if #found > 1 then
     return nil, ("GPU '%s' is not clear, expected one of %s"):format(name, table.concat(keys(found), ", "))

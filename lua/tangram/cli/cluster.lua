@@ -1,16 +1,18 @@
---- `tangram cluster show`: a cluster's description with the catalogue's figures filled in.
+--- `tangram cluster show`: a cluster's description with the catalogue's figures filled in; `import`: made from what tools print.
 local cluster <const> = require "tangram.cluster"
 local cluster_json <const> = require "tangram.input.cluster_json"
+local import <const> = require "tangram.cli.cluster_import"
 local units <const> = require "tangram.units"
 
 local function parser()
-  local p <const> = require "argparse" ("tangram cluster", "Show a cluster as the planner sees it.",
+  local p <const> = require "argparse" ("tangram cluster", "Make a cluster file, or show a cluster as the planner sees it.",
     "Example: tangram cluster show cluster.json\n" ..
     "         tangram cluster show cluster.json --json -     (a full tangram.cluster/1, every figure written out)")
   local show <const> = p:command("show", "print nodes, links and where the figures come from",
     "Example: tangram cluster show cluster.json --json -")
   show:argument("file", "a tangram.cluster/1 file, or a Lua file that returns such a table")
   show:option("--json", "write the full description as JSON to FILE, - for standard output"):argname "FILE"
+  import.define(p)
   p:require_command(true)
   return p
 end
@@ -74,13 +76,13 @@ local function show(args)
 end
 
 return {
-  summary = "show a cluster with the catalogue's figures filled in",
+  summary = "make a cluster file from what tools print (import), or show one with the catalogue's figures filled in",
   run = function(arguments)
     local ok <const>, args = parser():pparse(arguments)
     local done, why = false, args
-    if ok then done, why = pcall(show, args) end
+    if ok then done, why = pcall(args.import and import.run or show, args) end
     if done then return 0 end
-    io.stderr:write("tangram cluster: ", tostring(why), "\n")
+    io.stderr:write("tangram cluster: ", (tostring(why):gsub("\n", "; ")), "\n")
     return 2
   end,
 }

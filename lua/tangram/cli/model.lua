@@ -1,6 +1,7 @@
 --- `tangram model show`: a model's dimensions, parameters and atoms.
 local core <const> = require "tangram.core"
 local model <const> = require "tangram.model"
+local options <const> = require "tangram.cli.options"
 
 local function parser()
   local p <const> = require "argparse" ("tangram model", "Read a model's configuration.",
@@ -8,14 +9,11 @@ local function parser()
   p:command_target "command"
   local show <const> = p:command("show", "Print dimensions, parameters, memory of the states and atoms.",
     "Example: tangram model show config.json --seq-len 4096")
-  show:argument("file", "a Hugging Face config.json")
+  show:argument("file", "a Hugging Face config.json, or Megatron's arguments: YAML, a shell script, a model block of FlagScale")
   show:option("--family", "read it as this family, e.g. llama, gpt2")
+  show:option("--vocab", "vocabulary, where the file leaves it to the tokenizer"):convert(options.whole "--vocab")
   show:option("--seq-len", "tokens a sequence, for FLOPs and boundaries (default 4096, or the learned positions if fewer)")
-    :convert(function(text)
-      local count <const> = math.tointeger(tonumber(text))
-      if count then return count end
-      return nil, ("--seq-len: got '%s', expected a whole number"):format(text)
-    end)
+    :convert(options.whole "--seq-len")
   show:option("--json", "write the result as JSON to FILE, - for standard output"):argname "FILE"
   return p
 end
@@ -99,7 +97,7 @@ local function to_file(m, total, active, atoms, seq_len, warnings)
 end
 
 local function show(args)
-  local read <const>, m <const>, warnings <const> = pcall(model.read, args.file, { family = args.family })
+  local read <const>, m <const>, warnings <const> = pcall(model.read, args.file, { family = args.family, vocab = args.vocab })
   if not read then return fail(m) end
   local seq_len <const> = args.seq_len or math.min(4096, m.positions > 0 and m.positions or 4096)
   local atoms <const>, why <const> = core.atoms(m, { seq_len = seq_len })

@@ -24,6 +24,15 @@ function options.parse(parser, args)
   os.exit(2, true)
 end
 
+--- A converter of argparse: the whole number in a word, or nil and one line that names the option.
+function options.whole(name)
+  return function(text)
+    local count <const> = math.tointeger(tonumber(text))
+    if count then return count end
+    return nil, ("%s: got '%s', expected a whole number"):format(name, text)
+  end
+end
+
 --- The text of a file; raises one line.
 function options.read(path)
   if path == "-" then return io.read "a" end

@@ -44,6 +44,7 @@ local setters <const> = {
   { "objective", "objective", nil, "simulated or paper" },
   { "p2p", "p2p", nil, "overlapped or blocking" },
   { "warmup", "warmup", nil, "1f1b or auto" },
+  { "target", "target", nil, "a runtime that must be able to run the plan: " .. table.concat(require("tangram.targets").names(), ", ") },
   { "gap", "gap", function(text) return number("gap", text) end, "fraction from the optimum at which to stop" },
   { "time-limit", "time_limit_s", function(text) return number("time-limit", text) end, "seconds; then the best so far" },
   { "top", "top", function(text) return number("top", text) end, "list the N best plans" },
@@ -65,8 +66,9 @@ local function make_parser()
   local parser <const> = options.parser("tangram plan", "Plan the training of a model over a cluster of unlike GPUs.",
     "tangram plan recipes/quickstart.lua --gap 0 --json plan.json")
   parser:argument("recipe", "a recipe, a Lua script that returns tangram.plan { … }"):args "?"
-  parser:option("--model", "a Hugging Face config.json, in place of a recipe")
+  parser:option("--model", "a Hugging Face config.json or Megatron's arguments, in place of a recipe")
   parser:option("--family", "read the config as this family")
+  parser:option("--vocab", "vocabulary, where the model's file leaves it to the tokenizer"):convert(options.whole "--vocab")
   parser:option("--cluster", "a tangram.cluster/1 file, in place of a recipe")
   parser:option("--training", "a JSON file with the training table")
   for _, setter in ipairs(setters) do parser:option("--" .. setter[1], setter[4]) end
@@ -160,6 +162,15 @@ local function hooks_of(quiet)
   end
 end
 
+--- The vocabulary by option or --set: needed before the model's file can be read.
+local function vocab_of(args)
+  for _, word in ipairs(args.set) do
+    local count <const> = word:match "^model%.vocab=(%d+)$"
+    if count then return math.tointeger(tonumber(count)) end
+  end
+  return args.vocab
+end
+
 local function plan_of(args, ranks)
   local recipe <const> = require "tangram.recipe"
   local hooks <const>, clear <const> = hooks_of(args.quiet)
@@ -169,9 +180,8 @@ local function plan_of(args, ranks)
   if args.recipe then
     plan, failure = recipe.run(args.recipe, number("recipe-seconds", args.recipe_seconds))
   else
-    local model <const> = args.model and { source = args.model, family = args.family }
     local ok <const>, result <const> = pcall(recipe.plan, {
-      model = model and require("tangram").model(model.source, { family = model.family }),
+      model = args.model and require("tangram").model(args.model, { family = args.family, vocab = vocab_of(args) }),
       cluster = args.cluster, training = {},
     })
     if ok then plan = result else failure = result end

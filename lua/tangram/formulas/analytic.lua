@@ -19,7 +19,7 @@ local time_parts <const> = {
 --- The constants in use on an island, for the plan's list.
 ---@return table[] { name, value, unit, from, source }
 local function constants_of(island, ctx)
-  local list <const> = constants.list(island.device.arch, { moe = ctx.model.experts > 0, stack = ctx.options.stack })
+  local list <const> = constants.list(island.device, { moe = ctx.model.experts > 0, stack = ctx.options.stack })
   local own <const>, given <const> = island.device.constants or {}, ctx.options.constants
   local of_type <const> = (ctx.options.gpus[island.gpu] or {}).constants or {}
   for _, one in ipairs(list) do
@@ -30,18 +30,11 @@ local function constants_of(island, ctx)
   return list
 end
 
---- What recomputing an atom does (`again`), and what is recomputed anyway (`always`).
-local function recompute_of(strategy)
-  local kind <const> = type(strategy.recompute) == "table" and strategy.recompute.kind or strategy.recompute
-  local partial <const> = type(strategy.recompute) == "table"
-  return kind == "selective" and partial and "selective" or "full", kind == "selective" and not partial
-end
-
 --- The setting of a strategy, from ctx.memo where it was worked out before.
 local function setting_of(island, strategy, ctx)
-  local again <const>, always <const> = recompute_of(strategy)
-  local key <const> = ("%d,%d,%d,%d,%d,%d,%s,%s,%s,%s,%s"):format(strategy.dp, strategy.tp, strategy.cp, strategy.ep, strategy.etp,
-    strategy.zero, strategy.fsep, strategy.sp, strategy.offload, again, always)
+  local selective <const> = strategy.recompute == "selective"
+  local key <const> = ("%d,%d,%d,%d,%d,%d,%s,%s,%s,%s"):format(strategy.dp, strategy.tp, strategy.cp, strategy.ep, strategy.etp,
+    strategy.zero, strategy.fsep, strategy.sp, strategy.offload, selective)
   local s = ctx.memo[key]
   if s then return s end
   local k = ctx.memo.constants
@@ -51,7 +44,7 @@ local function setting_of(island, strategy, ctx)
     ctx.memo.constants = k
   end
   s = setting.new(island, strategy, ctx, k)
-  s.recompute_again, s.recompute_always, s.slack = again, always, 1 + ctx.options.allocator_slack
+  s.selective, s.slack = selective, 1 + ctx.options.allocator_slack
   ctx.memo[key] = s
   return s
 end
@@ -81,7 +74,7 @@ local function attention_times(s, atom, terms)
   add(terms, "compute_s", gemm.passes(s, attention.projections_s(s)))
   add(terms, "attention_s", core_forward_s, core_backward_s)
   add(terms, "memory_bound_s", gemm.elementwise(s, 11 * s.model.hidden / s.u + 4 * attention.qkv_width(s) / s.t, 3))
-  add(terms, "cp_s", attention.ring(s))
+  add(terms, "cp_s", attention.ring(s, core_forward_s, core_backward_s))
   tensor_parallel(s, terms)
   return core_forward_s
 end
@@ -114,20 +107,16 @@ local function layer_terms(s, atom, terms)
   local floor_s <const>, busy_s <const> = s.launch_s * share, terms.forward_s
   add(terms, "launch_s", at_least(busy_s, floor_s) - busy_s, at_least(terms.backward_s, floor_s) - terms.backward_s)
   local core_again_s <const> = s.flash and 0 or core_s -- fused attention keeps no scores: nothing to recompute selectively
-  if s.recompute_always then
+  if s.selective then
     add(terms, "selective_s", 0, core_again_s)
     working = working + scores
   else
     kept = kept + scores
   end
-  if s.recompute_again == "selective" then
-    terms.recompute_s, terms.recomputed_inflight_bytes, terms.recompute_peak_bytes = core_again_s, kept - scores, scores
-  else
-    -- a forward more; of what is recomputed anyway, only once
-    terms.recompute_s = max(0, at_least(busy_s * s.k.recompute_share, floor_s) - terms.selective_s)
-    terms.recomputed_inflight_bytes = math.min(kept, s.y * s.tokens * s.model.hidden / s.u * share)
-    terms.recompute_peak_bytes = kept
-  end
+  -- a forward more; of what is recomputed anyway, only once
+  terms.recompute_s = max(0, at_least(busy_s * s.k.recompute_share, floor_s) - terms.selective_s)
+  terms.recomputed_inflight_bytes = math.min(kept, s.y * s.tokens * s.model.hidden / s.u * share)
+  terms.recompute_peak_bytes = kept
   terms.inflight_bytes, terms.transient_bytes = kept, working
   if s.offload_activations then -- all but the atom in work and the one on its way are in the host's memory
     local copy_s <const> = kept * s.host_s_per_byte

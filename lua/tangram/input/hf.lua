@@ -224,7 +224,7 @@ end
 
 --- The description in a configuration that is already a table.
 ---@param config table
----@param options { family: string?, name: string?, file: string? }
+---@param options { family: string?, name: string?, file: string?, vocab: integer? } vocab: in place of the file's
 ---@param warnings string[] appended to
 ---@return table description
 function hf.read(config, options, warnings)
@@ -232,6 +232,7 @@ function hf.read(config, options, warnings)
   config = language_part(config, warnings)
   local family <const> = family_of(config, options.family, where, warnings)
   config = with_defaults(config, family, warnings)
+  if options.vocab then config.vocab_size = options.vocab end
   local m <const>, key_of <const> = take_widths(config, family, where)
   take_flags(config, m, where)
   take_experts(config, m, family, where)
@@ -249,7 +250,7 @@ end
 
 --- A description from the text of a config.json. Raises one line with file and key.
 ---@param text string
----@param options { family: string?, name: string?, file: string? }
+---@param options { family: string?, name: string?, file: string?, vocab: integer? }
 ---@return table description
 ---@return string[] warnings what was guessed, left out or read loosely
 function hf.parse(text, options)

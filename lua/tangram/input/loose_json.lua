@@ -8,8 +8,9 @@ local P <const>, S <const>, R <const>, C <const>, Cc <const>, Cs <const> =
 local function word(from, to) return P(from) * -R("az", "AZ", "09", "__") * Cc(to) end
 
 local in_single <const> = P "\\'" / "'" + P '"' / '\\"' + P "\\" * 1 + (1 - P "'")
-local text <const> = P '"' * (P "\\" * 1 + (1 - P '"')) ^ 0 * '"'
-  + P "'" / '"' * in_single ^ 0 * (P "'" / '"')
+-- Left open, a string takes the rest, so that no text is scanned twice.
+local text <const> = P '"' * (P "\\" * 1 + (1 - P '"')) ^ 0 * (P '"' + -P(1))
+  + P "'" / '"' * in_single ^ 0 * (P "'" / '"' + -P(1))
 local python_word <const> = word("True", "true") + word("False", "false") + word("None", "null")
   + C(P "torch." * R("az", "09") ^ 1) / '"%1"'
 -- Not finite is kept as text, so that a key that must be a number is refused and any other does no harm.

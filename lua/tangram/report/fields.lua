@@ -19,7 +19,7 @@ local READ <const> = {
     return (type(t.precision) ~= "string" or math.type(t.seq_len) ~= "integer") and "precision (text) and seq_len (a whole number)"
       or nil
   end },
-  cluster = any, parallelizer = named, cost = named, stopped = text(false), tokens_per_s = number(true),
+  cluster = any, parallelizer = named, cost = named, target = text(false), stopped = text(false), tokens_per_s = number(true),
   model_flops_utilisation = number(true), paper_s = number(false),
   islands = list(record {
     name = text(true), nodes = { type = "list", item = text(true), min = 1, required = true }, merged = { type = "boolean" },

@@ -51,9 +51,9 @@ local function headline(plan)
   local used <const>, all <const> = places.count(plan)
   return markup.fill('<h1>$model</h1>\n<p class="soft">$setting</p>\n<ul class="tiles">\n@tiles</ul>\n<p>$proof</p>\n', {
     model = plan.model.name,
-    setting = ("%d stages; sequences of %d tokens, global batch %d, %s; parallelizer %s, cost model %s; transfers %s"):format(
+    setting = ("%d stages; sequences of %d tokens, global batch %d, %s; parallelizer %s, cost model %s; transfers %s%s"):format(
       #plan.stages, training.seq_len, training.global_batch, training.precision,
-      plan.parallelizer.name, plan.cost.name, plan.p2p),
+      plan.parallelizer.name, plan.cost.name, plan.p2p, words.target(plan)),
     tiles = tile(units.format_time(plan.time_s), "an iteration") .. tile(words.thousands(plan.tokens_per_s), "tokens per second")
       .. tile(("%.1f %%"):format(100 * plan.model_flops_utilisation), "of the peak of the GPUs in use")
       .. tile(("%d of %d"):format(used, all), "GPUs in use") .. tile(samples_text(plan), "microbatches × samples"),

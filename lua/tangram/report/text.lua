@@ -67,8 +67,9 @@ function text.plan(plan)
   local out <const> = {}
   local function add(s, ...) out[#out + 1] = select("#", ...) > 0 and s:format(...) or s end
   add(headline(plan))
-  add("%s, sequences of %d tokens, global batch %d, %s; parallelizer %s, cost model %s\n\n", plan.model.name,
-    plan.training.seq_len, plan.training.global_batch, precision_text(plan.training), plan.parallelizer.name, plan.cost.name)
+  add("%s, sequences of %d tokens, global batch %d, %s; parallelizer %s, cost model %s%s\n\n", plan.model.name,
+    plan.training.seq_len, plan.training.global_batch, precision_text(plan.training), plan.parallelizer.name, plan.cost.name,
+    words.target(plan))
   add(grid.render(island_rows(plan)))
   for _, line in ipairs(words.apart(plan)) do add("  %s\n", line) end
   add "\n"

@@ -35,6 +35,10 @@ function words.gpus(stage)
   return table.concat(list, " ")
 end
 
+--- "; megatron can run it", where the plan was made for a runtime.
+---@param plan table tangram.plan/1
+function words.target(plan) return plan.target and ("; %s can run it"):format(plan.target) or "" end
+
 ---@param stage table of tangram.plan/1
 function words.recompute(stage)
   local recompute <const> = stage.strategy.recompute

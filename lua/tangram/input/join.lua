@@ -1,0 +1,257 @@
+--- Joins what several files say about a cluster into one tangram.cluster/1. What no file says is asked for by name, or a stated
+--- default with a warning; nothing is guessed from a name that may mean two things.
+local catalog <const> = require "tangram.catalog"
+local cluster <const> = require "tangram.cluster"
+local join_measured <const> = require "tangram.input.join_measured"
+local join_nodes <const> = require "tangram.input.join_nodes"
+local matrix <const> = require "tangram.input.matrix"
+local network <const> = require "tangram.input.join_network"
+local rates <const> = require "tangram.rates"
+local units <const> = require "tangram.units"
+
+--- "a1, a2, a3 and 12 more".
+local function listed(names)
+  local shown <const> = table.concat(names, ", ", 1, math.min(3, #names))
+  return #names > 3 and ("%s and %d more"):format(shown, #names - 3) or shown
+end
+
+--- The catalogue's key (or one of the user's own types) of a run of GPUs; nil, why, label.
+local function type_of(run, node, options)
+  local types <const> = options.gpu_types
+  local told <const> = run.name and types[run.name:lower()] or types[node.name:lower()] or not run.name and types["*"]
+  if told then return told end
+  if not run.name then return nil, "no file names the type", "*" end
+  if options.own[run.name] then return run.name end
+  local entry <const>, why = catalog.find_gpu(run.name, run.memory_bytes or run.nominal_bytes)
+  if entry then return entry.key end
+  why = why:gsub("^GPU '.-' is not clear, expected one of", "it may be one of")
+  why = why:gsub("^unknown GPU '.-'", "is not in the catalogue"):gsub("; describe it.*", "")
+  return nil, why, run.name
+end
+
+--- Types of all runs; one line that asks for all that are not clear.
+local function resolve_types(nodes, options)
+  local open <const>, by_label <const> = {}, {}
+  for _, node in ipairs(nodes) do
+    for _, run in ipairs(node.gpus) do
+      local why, label
+      run.key, why, label = type_of(run, node, options)
+      if not run.key then
+        local one = by_label[label]
+        if not one then
+          one = { label = label, why = why, nodes = {} }
+          by_label[label] = one
+          open[#open + 1] = one
+        end
+        if one.nodes[#one.nodes] ~= node.name then table.insert(one.nodes, node.name) end
+      end
+    end
+  end
+  if #open == 0 then return true end
+  local words <const> = {}
+  for i, one in ipairs(open) do
+    local example <const> = one.why:match "one of ([^,]+)" or one.why:match "did you mean ([%w-]+)" or "KEY"
+    words[i] = ("GPU type%s of %s: %s, expected --gpu-type '%s=%s'"):format(one.label == "*" and "" or " '" .. one.label .. "'",
+      listed(one.nodes), one.why, one.label, example)
+  end
+  return nil, table.concat(words, "; ") .. ", or --gpus FILE that describes it, or --node NAME with what "
+    .. "'nvidia-smi --query-gpu=index,name,memory.total --format=csv' prints there"
+end
+
+--- Neighbouring runs of one type are one; memory that differs by more than the islands' tolerance keeps them apart.
+local function merged_runs(gpus)
+  local runs <const> = {}
+  for _, one in ipairs(gpus) do
+    local last <const> = runs[#runs]
+    local near <const> = last and (not (last.memory_bytes and one.memory_bytes)
+      or math.abs(last.memory_bytes / one.memory_bytes - 1) < 0.1)
+    if last and last.key == one.key and near then
+      last.count = last.count + one.count
+      last.memory_bytes = last.memory_bytes and one.memory_bytes and math.min(last.memory_bytes, one.memory_bytes)
+        or last.memory_bytes or one.memory_bytes
+      last.pcie_bytes_per_s = last.pcie_bytes_per_s and one.pcie_bytes_per_s and math.min(last.pcie_bytes_per_s, one.pcie_bytes_per_s)
+        or last.pcie_bytes_per_s or one.pcie_bytes_per_s
+    else
+      runs[#runs + 1] = { key = one.key, count = one.count, memory_bytes = one.memory_bytes, pcie_bytes_per_s = one.pcie_bytes_per_s }
+    end
+  end
+  return runs
+end
+
+local function device_of(key, options) return options.own[key] or select(1, catalog.find_gpu(key)) end
+
+--- What the names say and what the driver reports should be the same size.
+local function check_memory(node, run, device, warnings)
+  local usual <const> = device and tonumber(device.memory_bytes)
+  if run.memory_bytes and usual and math.abs(run.memory_bytes / usual - 1) > 0.1 then
+    warnings[#warnings + 1] = ("node %s: %s has %s by the driver, %s in the catalogue; the driver's is taken"):format(node.name, run.key,
+      units.format_bytes(run.memory_bytes), units.format_bytes(usual))
+  end
+end
+
+--- The rates within a node by size of group: what the user says, nccl-tests measured, or the matrix gives; else the catalogue's,
+--- with a warning where that takes NVLink between all of them for granted.
+local function intra_of(node, runs, told, measured, options, notes)
+  local count <const> = node.gpu_count
+  if count < 2 then return nil end
+  local steps <const> = told.within[node.name] or told.inside
+  if steps then return rates.from_steps(steps) end
+  local device <const> = device_of(runs[1].key, options)
+  local found = {}
+  if node.matrix and #node.matrix == count then
+    local doubt <const> = #runs == 1 and matrix.doubt(node.matrix, device)
+    if doubt then
+      return nil, ("%s: node %s: %s (or give the rate: --bytes-per-s %s=RATE)"):format(node.matrix_from.path, node.name, doubt, node.name)
+    end
+    local slowest
+    for _, run in ipairs(runs) do
+      local own <const> = device_of(run.key, options)
+      local pcie <const> = run.pcie_bytes_per_s or own and tonumber(own.pcie_bytes_per_s)
+      slowest = slowest and pcie and math.min(slowest, pcie) or slowest or pcie
+    end
+    found = matrix.rates(node.matrix, device, node.nvlink_bytes_per_s, slowest) or found
+  elseif node.matrix then
+    notes[#notes + 1] = { node.name, ("the matrix in %s has %d GPUs, not %d, and is not used"):format(node.matrix_from.path,
+      #node.matrix, count) }
+  end
+  for size, rate in pairs(measured or {}) do found[size] = rate end
+  if next(found) then
+    local by_size <const> = {}
+    for size, rate in pairs(found) do by_size[("%d"):format(size)] = rate end
+    return by_size
+  end
+  local linked <const> = device and device.link and not device.bridge
+  notes[#notes + 1] = { node.name, linked
+    and ("no file says how its GPUs are linked: %s is taken between all of them; 'nvidia-smi topo -m' tells it"):format(device.link)
+    or "no file says how its GPUs are linked: PCIe is taken between all of them; 'nvidia-smi topo -m' tells it" }
+end
+
+--- One line for all nodes of which the same is noted.
+local function add_notes(warnings, notes)
+  local order <const>, nodes_of <const> = {}, {}
+  for _, note in ipairs(notes) do
+    if not nodes_of[note[2]] then
+      nodes_of[note[2]] = {}
+      order[#order + 1] = note[2]
+    end
+    table.insert(nodes_of[note[2]], note[1])
+  end
+  for _, text in ipairs(order) do
+    warnings[#warnings + 1] = ("node%s %s: %s"):format(#nodes_of[text] > 1 and "s" or "", listed(nodes_of[text]), text)
+  end
+end
+
+--- Names of the devices that carry traffic between nodes: active, near a GPU, and InfiniBand where there is any. Not names of
+--- interfaces, nor the numbers of a matrix without its legend.
+local function nics_of(node)
+  local names <const>, infiniband = {}, false
+  for _, nic in ipairs(node.nics or {}) do infiniband = infiniband or nic.active ~= false and nic.transport == "infiniband" end
+  for _, nic in ipairs(node.nics or {}) do
+    local near = nic.affinity == nil
+    for _, class in pairs(nic.affinity or {}) do near = near or class ~= "SYS" end
+    local device <const> = not nic.name:find "^NIC%d+$" and not nic.name:find "^e[tn]"
+    if near and device and nic.active ~= false and not (infiniband and nic.transport == "ethernet") then names[#names + 1] = nic.name end
+  end
+  return #names > 0 and names or nil
+end
+
+local function node_entry(node, told, measured, options, warnings, notes)
+  local runs <const> = merged_runs(node.gpus)
+  for _, run in ipairs(runs) do
+    local device <const> = device_of(run.key, options)
+    check_memory(node, run, device, warnings)
+    if node.groups and device and (device.link or ""):find "domain" then
+      node.domain, node.domain_bytes_per_s = node.groups[1], device.link_bytes_per_s
+    end
+  end
+  local entry <const> = { name = node.name, nics = nics_of(node) }
+  local why
+  entry.intra_bytes_per_s, why = intra_of(node, runs, told, measured.within[node.name], options, notes)
+  if why then return nil, why end
+  if #runs == 1 then
+    entry.gpu, entry.gpus = runs[1].key, runs[1].count
+    entry.memory_bytes, entry.pcie_bytes_per_s = runs[1].memory_bytes, runs[1].pcie_bytes_per_s
+  else
+    entry.gpus = {}
+    for i, run in ipairs(runs) do
+      entry.gpus[i] = { gpu = run.key, count = run.count, memory_bytes = run.memory_bytes, pcie_bytes_per_s = run.pcie_bytes_per_s }
+    end
+  end
+  return entry
+end
+
+--- Says which nodes are left out, those of one reason in one line.
+local function say_left_out(nodes, warnings)
+  local notes <const> = {}
+  for _, node in ipairs(nodes) do
+    if node.left_out then notes[#notes + 1] = { node.name, "left out: " .. node.left_out } end
+  end
+  add_notes(warnings, notes)
+end
+
+local join <const> = {}
+
+--- Where the type of each kind of GPU was read, for the cluster's `source`.
+local function sources_of(nodes)
+  local paths <const> = {}
+  for _, node in ipairs(nodes) do
+    for _, run in ipairs(node.gpus) do
+      local path <const> = run.named_by and run.named_by.path:match "[^/]+$"
+      paths[run.key] = paths[run.key] or path
+    end
+  end
+  return paths
+end
+
+--- The full description of the cluster that the files tell of.
+---@param sources table[] each { path, facts, node = nil|"NAME of --node" }
+---@param options table? gpu_types = { [label in lower case] = key }, own = GPU types that the catalogue lacks,
+---  bytes_per_s = list of what --bytes-per-s says, keep = list of nodes to plan with whatever their state
+---@return table? description of `cluster.describe`
+---@return string|string[] why, or the warnings
+function join.cluster(sources, options)
+  local given <const> = options or {}
+  options = { gpu_types = given.gpu_types or {}, own = given.own or {} }
+  local told <const>, wrong <const> = network.read_options(given.bytes_per_s or {})
+  if not told then return nil, wrong end
+  local warnings <const>, keep <const> = {}, {}
+  for _, name in ipairs(given.keep or {}) do keep[name] = true end
+  for i, source in ipairs(sources) do
+    source.index = i
+    for _, warning in ipairs(source.facts.warnings) do warnings[#warnings + 1] = ("%s: %s"):format(source.path, warning) end
+  end
+  local all <const>, one_name <const> = join_nodes(sources, options.gpu_types, keep, warnings)
+  if not all then return nil, one_name end
+  say_left_out(all, warnings)
+  local nodes <const> = {}
+  for _, node in ipairs(all) do
+    if not node.left_out then nodes[#nodes + 1] = node end
+  end
+  if #nodes == 0 then return nil, "no node with GPUs is left: " .. (warnings[1] and table.concat(warnings, "; ") or "no file names one") end
+  local typed <const>, ask <const> = resolve_types(nodes, options)
+  if not typed then return nil, ask end
+  local input <const>, notes <const> = { format = "tangram.cluster/1", nodes = {}, gpus = next(options.own) and options.own }, {}
+  for _, node in ipairs(nodes) do
+    node.gpu_count = 0
+    for _, run in ipairs(node.gpus) do node.gpu_count = node.gpu_count + run.count end
+  end
+  local measured <const> = join_measured(sources, one_name, nodes, warnings)
+  for i, node in ipairs(nodes) do
+    local entry <const>, why <const> = node_entry(node, told, measured, options, warnings, notes)
+    if not entry then return nil, why end
+    input.nodes[i] = entry
+  end
+  add_notes(warnings, notes)
+  local why
+  input.network, why = network.of(nodes, sources, one_name, told, measured, warnings)
+  if not input.network and #nodes > 1 then return nil, why end
+  local ok <const>, description <const> = pcall(cluster.describe, input, "the joined cluster")
+  if not ok then return nil, tostring(description) end
+  for key, path in pairs(sources_of(nodes)) do
+    local record <const> = description.gpus[key]
+    if record then record.source = ("%s; type by %s"):format(record.source or "figures given", path) end
+  end
+  return description, warnings
+end
+
+return join

@@ -1,0 +1,245 @@
+--- torchtitan: one tp, cp, ep and dp for all stages; layers by stage as lists of module names (2026), or as split points of a
+--- TOML file (2025).
+local checks <const> = require "tangram.output.checks"
+local nearest <const> = require "tangram.output.nearest"
+local torchrun <const> = require "tangram.output.torchrun"
+
+local torchtitan <const> = {
+  name = "torchtitan", summary = "torchtitan: module names by stage and flags, or the TOML file of 2025", versions = { "2026", "2025" },
+}
+
+torchtitan.options = {
+  recompute = { type = "enum", values = { "refuse", "nearest" }, default = "refuse",
+    doc = "where not all layers of all stages are recomputed alike: refuse, or recompute all and price it" },
+  module = { type = "string", doc = "its module of the model, e.g. llama3; default: by the family" },
+  config = { type = "string", doc = "2026: the function of its config_registry that has the model's dimensions, e.g. llama3_8b" },
+  flavor = { type = "string", doc = "2025: the flavor that has the model's dimensions, e.g. 8B" },
+  port = { type = "integer", min = 1, max = 65535, default = 29500, doc = "of the rendezvous, on the first node" },
+}
+
+torchtitan.rules = {
+  equal_gpus = true, one_tp = true, one_dp = true, one_cp = true, one_ep = true, one_zero = true, no_zero_one = true,
+  one_recompute = true, whole_recompute = true, selective_never = true, sp_with_tp = true, kv_divide = true, min_layers = 1,
+  whole_layers = true, one_vendor = true, no_fsep = true, no_offload = true,
+}
+
+function torchtitan.prepare(plan, options, where)
+  if options.recompute == "nearest" then return nearest.whole_recompute(plan, where) end
+  return plan, {}
+end
+
+local MODULES <const> = {
+  llama = "llama3", qwen3 = "qwen3", qwen3_moe = "qwen3", deepseek_v3 = "deepseek_v3", gpt_oss = "gpt_oss",
+}
+
+--- Its own sizes, by module, layers and hidden size: function of the registry, flavor of 2025.
+local SIZES <const> = {
+  llama3 = { ["32x4096"] = { "llama3_8b", "8B" }, ["80x8192"] = { "llama3_70b", "70B" }, ["126x16384"] = { "llama3_405b", "405B" } },
+  deepseek_v3 = { ["27x2048"] = { "deepseek_v3_16b", "16B" }, ["61x7168"] = { "deepseek_v3_671b", "671B" } },
+}
+
+local function module_of(launch, options) return options.module or MODULES[launch.model.family] end
+
+--- The function (2026) or flavor (2025) that has the model's dimensions.
+local function config_of(launch, options)
+  local which <const> = options.version == "2025" and 2 or 1
+  local known <const> = (SIZES[module_of(launch, options)] or {})[("%dx%d"):format(launch.model.layers, launch.model.hidden)]
+  return which == 2 and options.flavor or which == 1 and options.config or known and known[which]
+end
+
+local function M3(launch, options)
+  local model <const> = launch.model
+  local option <const>, what <const> = options.version == "2025" and "flavor" or "config",
+    options.version == "2025" and "the flavor" or "the function of its config_registry"
+  if not module_of(launch, options) then
+    return checks.fatal("M3", "torchtitan has no model of family %s by name; --set module=NAME --set %s=NAME name yours", model.family,
+      option)
+  elseif not config_of(launch, options) then
+    return checks.fatal("M3", "no size of torchtitan's %s is known to have %d layers of hidden size %d; --set %s=NAME names %s that has",
+      module_of(launch, options), model.layers, model.hidden, option, what)
+  end
+end
+
+local function E6(launch)
+  local _, etp <const> = checks.expert_degrees(launch)
+  return etp > 1 and checks.fatal("E6", "experts are cut over etp %d, but torchtitan cuts none; nearest: etp 1", etp) or nil
+end
+
+--- Of 2025, plain replicas are for data parallelism alone.
+local function Z4(launch, options)
+  local first <const> = launch.stages[1]
+  return options.version == "2025" and first.dp > 1 and checks.zero_level(launch) == 0
+    and checks.fatal("Z4", "dp %d is planned as ZeRO 0, but torchtitan of 2025 shards with a pipeline; nearest: ZeRO 2 (--set"
+      .. " parallelizer.options.zero=[2,3]), or --runtime-version 2026", first.dp) or nil
+end
+
+local function precision_notes(launch)
+  return launch.training.gradient_bytes == 2 and checks.warning("W4", "gradients are planned in 2 bytes, but torchtitan reduces in 4:"
+    .. " more memory than planned") or nil
+end
+
+local function tied(launch)
+  return launch.tied and #launch.stages > 1 and checks.fatal("T4", "embedding and head are tied, which torchtitan can't do over a"
+    .. " pipeline; nearest: --set model.tied=false when planning") or nil
+end
+
+local function D3(launch) return checks.D3(launch, "torchtitan", { "bf16", "fp32" }) end
+
+function torchtitan.check(launch, options)
+  return checks.run(launch, "torchtitan", {
+    checks.L1, checks.L2, checks.G1, checks.G2, checks.E2, checks.E3, E6, checks.E4, checks.O1, checks.H1, checks.H2, checks.H3,
+    checks.C2, checks.B1, checks.R3_whole, checks.Z3, checks.Z2, { Z4, options }, checks.S3, checks.D1, { checks.D2, true },
+    { D3 }, checks.V1, tied, { M3, options }, checks.B3, checks.I1, precision_notes,
+  })
+end
+
+--- Names of a stage's modules.
+---@param stage table
+---@return string[]
+function torchtitan.modules(stage)
+  local names <const> = {}
+  if stage.has_embedding then names[1] = "tok_embeddings" end
+  for layer = stage.first_layer, stage.first_layer + stage.layers - 1 do names[#names + 1] = ("layers.%d"):format(layer) end
+  if stage.has_head then
+    names[#names + 1] = "norm"
+    names[#names + 1] = "lm_head"
+  end
+  return names
+end
+
+--- Each module of the model in one stage, and none besides: a missing one would silently not be built.
+local function check_union(launch, lists)
+  local where <const>, count = {}, 0
+  for s, list in ipairs(lists) do
+    for _, name in ipairs(list) do
+      assert(not where[name], "a module in two stages")
+      where[name], count = s, count + 1
+    end
+  end
+  for layer = 0, launch.model.layers - 1 do assert(where[("layers.%d"):format(layer)], "a layer in no stage") end
+  assert(count == launch.model.layers + 3 and where.tok_embeddings and where.norm and where.lm_head, "an end in no stage")
+end
+
+local function plan_py(launch, options)
+  local lists <const>, lines <const> = {}, {}
+  for s, stage in ipairs(launch.stages) do
+    lists[s] = torchtitan.modules(stage)
+    local quoted <const> = {}
+    for i, name in ipairs(lists[s]) do quoted[i] = ('"%s"'):format(name) end
+    lines[s] = ("    [%s],  # stage %d"):format(table.concat(quoted, ", "), stage.index)
+  end
+  check_union(launch, lists)
+  return ([[
+"""The plan as a configuration of torchtitan: --module tangram_plan --config plan. Lists of lists are no flags, so the modules
+of the stages stand here; node.sh has the rest as flags."""
+import importlib
+
+MODULES = [
+%s
+]
+
+
+def plan():
+    base = importlib.import_module("torchtitan.models.%s.config_registry")
+    config = base.%s()
+    config.parallelism.module_fqns_per_model_part = MODULES
+    return config
+]]):format(table.concat(lines, "\n"), module_of(launch, options), config_of(launch, options))
+end
+
+local function replicas(launch)
+  local first <const> = launch.stages[1]
+  local shard <const> = checks.zero_level(launch) >= 2
+  return shard and 1 or first.dp, shard and first.dp or 1, checks.zero_level(launch) == 3 and "always" or "never"
+end
+
+local function precision(launch) return launch.precision == "fp32" and "float32" or "bfloat16" end
+
+--- Flags of 2026; batches are counted in tokens.
+local function flags(launch)
+  local first <const>, list <const> = launch.stages[1], {}
+  local replicate <const>, shard <const>, reshard <const> = replicas(launch)
+  local function add(name, value) list[#list + 1] = { "--" .. name, value } end
+  add("parallelism.pipeline_parallel_degree", #launch.stages)
+  add("parallelism.pipeline_parallel_schedule", "1F1B")
+  add("parallelism.num_pp_microbatches", launch.microbatches)
+  add("parallelism.tensor_parallel_degree", first.tp)
+  add("parallelism.context_parallel_degree", first.cp)
+  add("parallelism.data_parallel_replicate_degree", replicate)
+  add("parallelism.data_parallel_shard_degree", shard)
+  add("parallelism.fsdp_reshard_after_forward", reshard)
+  add("parallelism.expert_parallel_degree", (checks.expert_degrees(launch)))
+  add("training.seq_len", launch.training.seq_len)
+  add("training.num_tokens_per_microbatch_per_dp_rank", first.microbatch * launch.training.seq_len)
+  add("training.num_tokens_per_train_step", launch.training.global_batch * launch.training.seq_len)
+  add("training.mixed_precision_param", precision(launch))
+  add("activation_checkpoint.mode", first.recompute.layers > 0 and "full" or "none")
+  return list
+end
+
+local function toml(launch, options)
+  local first <const>, points <const> = launch.stages[1], {}
+  local replicate <const>, shard <const>, reshard <const> = replicas(launch)
+  for s = 2, #launch.stages do points[s - 1] = ('"layers.%d"'):format(launch.stages[s].first_layer) end
+  return ([[
+# The plan for torchtitan until 2025.
+[model]
+name = "%s"
+flavor = "%s"
+
+[training]
+local_batch_size = %d
+global_batch_size = %d
+seq_len = %d
+steps = 20
+mixed_precision_param = "%s"
+dataset = "c4_test"
+
+[parallelism]
+pipeline_parallel_degree = %d
+pipeline_parallel_split_points = [%s]
+pipeline_parallel_schedule = "1F1B"
+pipeline_parallel_microbatch_size = %d
+tensor_parallel_degree = %d
+context_parallel_degree = %d
+data_parallel_replicate_degree = %d
+data_parallel_shard_degree = %d
+fsdp_reshard_after_forward = "%s"
+expert_parallel_degree = %d
+
+[activation_checkpoint]
+mode = "%s"
+
+[lr_scheduler]
+warmup_steps = 2
+
+[metrics]
+log_freq = 1
+]]):format(module_of(launch, options), config_of(launch, options), first.microbatch * launch.microbatches,
+    launch.training.global_batch, launch.training.seq_len, precision(launch), #launch.stages, table.concat(points, ", "), first.microbatch,
+    first.tp, first.cp, replicate, shard, reshard, (checks.expert_degrees(launch)), first.recompute.layers > 0 and "full" or "none")
+end
+
+function torchtitan.files(launch, options)
+  local old <const> = options.version == "2025"
+  local setup <const> = "TORCHTITAN=${TORCHTITAN:?the folder of torchtitan}\n"
+    .. 'export PYTHONPATH="$PWD:$TORCHTITAN${PYTHONPATH:+:$PYTHONPATH}"\n' .. "here=$PWD\n"
+    .. (old and "" or ("PLAN=(\n%s\n)\n"):format(torchrun.array(flags(launch)))) .. 'cd "$TORCHTITAN"\n'
+  return {
+    old and { name = "plan.toml", text = toml(launch, options) } or { name = "tangram_plan.py", text = plan_py(launch, options) },
+    torchrun.node(launch, { setup = setup, port = options.port, command = old
+      and '-m torchtitan.train --job.config_file "$here/plan.toml" --job.dump_folder "$here/outputs"'
+      or '-m torchtitan.train --module tangram_plan --config plan "${PLAN[@]}" --dump_folder "$here/outputs"' }),
+    torchrun.ssh(launch, { "TORCHTITAN" }),
+  }
+end
+
+function torchtitan.start(launch, options)
+  return torchrun.start(launch, ("`TORCHTITAN` names the folder of torchtitan on the nodes; the model is `%s` of `%s`. To see without\n"
+    .. "GPUs whether it takes the plan, in that folder: `NGPU=%d COMM_MODE=fake_backend ./run_train.sh` with the arguments of\n"
+    .. "`node.sh`."):format(config_of(launch, options), module_of(launch, options), launch.world))
+end
+
+torchtitan.slurm = "nodes"
+
+return torchtitan
