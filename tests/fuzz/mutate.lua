@@ -111,6 +111,7 @@ local numbers <const> = {
 }
 local tokens <const> = {
   "null", "true", "{}", "[]", '""', '"x"', "[[[[", '{"a":', ",", "\0", "\n", "\\u0000", "\xff\xfe", '"\\ud800"', "é", "%s%n", "-", "e", " ",
+  "\t", "GPU0", " X ", "NV12", "N/A", "[N/A]", "# ", "<pci>", "<!--", "\27[4m", "\r\n", "(", "[001-003]",
 }
 
 local function pick(list) return list[math.random(#list)] end
@@ -156,6 +157,14 @@ local mutations <const> = {
     local first <const>, last <const> = span(text)
     local at <const> = math.random(#text + 1)
     return text:sub(1, at - 1) .. text:sub(first, last) .. text:sub(at)
+  end,
+  function(text) -- a line gone, or there twice
+    local spots <const> = {}
+    for first, last in text:gmatch "()[^\n]*\n()" do spots[#spots + 1] = { first, last } end
+    if #spots == 0 then return text end
+    local spot <const> = pick(spots)
+    local line <const> = math.random(2) == 1 and "" or text:sub(spot[1], spot[2] - 1):rep(2)
+    return text:sub(1, spot[1] - 1) .. line .. text:sub(spot[2])
   end,
   function(text) return text:sub(1, math.random(0, #text)) end,
   function(text)
