@@ -58,7 +58,7 @@ local function new_place(slice, island, ctx)
   place.table = core.partition_table {
     content = content, devices = island.gpus, node = island.gpus_per_node, microbatches = ctx.microbatches,
     most_successors = place.most_successors, most_stages = ctx.options.max_stages, spread = ctx.options.more_successors,
-    idle = ctx.options.idle and not (ctx.target and ctx.target.no_idle),
+    idle = ctx.options.idle,
   }
   local moe <const> = strategies.has_moe(ctx.atoms, 1, #ctx.atoms)
   for gpus = 1, island.gpus do
@@ -123,7 +123,8 @@ local function by_hand(place, run, ctx)
   if not place.by_terms then return true end
   local layers <const> = layers_of(run)
   local least <const>, most <const> = target.recompute_range(mode, layers)
-  return layers < mode.min_layers or mode.first and run.first == 1 or mode.last and run.last == #ctx.atoms
+  return not target.may_hold(mode, layers, run.first == 1, run.last == #ctx.atoms)
+    or mode.first and run.first == 1 or mode.last and run.last == #ctx.atoms
     or least > 0 and mode.least_recomputed < target.ALL or 0 < most and most < layers
 end
 
@@ -133,7 +134,8 @@ local function price(place, run, ctx)
   for gpus, numbers in ipairs(place.of_size) do
     if #numbers > 0 and not place.table:has(run.first, run.last, gpus) then
       local found <const> = {}
-      for _, number in ipairs(mode and layers_of(run) < mode.min_layers and {} or numbers) do
+      local may <const> = not mode or target.may_hold(mode, layers_of(run), run.first == 1, run.last == #ctx.atoms)
+      for _, number in ipairs(may and numbers or {}) do
         if not mode or target.end_allows(mode, place.strategies[number], run.first == 1, run.last == #ctx.atoms) then
           add_ways(found, place, number, run, ctx)
         end

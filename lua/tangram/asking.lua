@@ -56,7 +56,6 @@ end
 --- What the target can't run of a plan; nil also for what is no plan at all, which the engine refuses.
 local function broken(plan, mode, slice, atoms)
   if type(plan) ~= "table" then return nil end
-  if mode.no_idle and (rawget(plan, "idle") or 0) ~= 0 then return "idle GPUs" end
   local first = slice.first
   for s = 1, rawlen(plan) do
     local stage <const> = rawget(plan, s)

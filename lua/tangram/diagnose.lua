@@ -101,7 +101,7 @@ local function fits(setting, change, left_s, change_rules)
   change(own)
   local ok <const>, outcome <const> = pcall(function()
     local changed <const> = planner.setting(own)
-    if change_rules then change_rules(changed.rules) end
+    if change_rules then changed.rules = change_rules(changed.rules) end
     return planner.search(changed, { any = true })
   end)
   return ok and outcome.best ~= nil
@@ -109,11 +109,12 @@ end
 
 --- The rules of runtimes that may be what no plan meets, those that leave most when dropped last.
 local rule_words <const> = {
-  { "a layer in each stage", "min_layers" }, { "one way of recompute", "one_recompute", "whole_recompute", "one_selective" },
-  { "no selective recompute", "never_selective" }, { "one level of ZeRO", "one_zero", "one_default_zero" },
-  { "its levels of ZeRO", "zero_levels" }, { "KV heads that tp divides", "kv_divides" },
-  { "equal tp of the ends, as the embedding is tied", "tied_tp_equal", "tied_dp_divides" }, { "one ep", "one_ep", "ep_all_or_none" },
-  { "ep 1", "ep_one" }, { "cp 1", "cp_one" }, { "no idle GPUs", "no_idle" }, { "one tp and dp in all stages", "one_tp" },
+  { "a layer in each stage", "min_layers" }, { "one way of recompute", "one_recompute", "whole_recompute", "selective_all_or_none" },
+  { "no selective recompute", "selective_never" }, { "one level of ZeRO", "one_zero", "one_low_zero" },
+  { "its levels of ZeRO", "max_zero", "no_zero_one" }, { "KV heads that tp divides", "kv_divide" },
+  { "equal tp of the ends, as the embedding is tied", "tied_tp_equal", "tied_dp_divides" },
+  { "one stage, as the embedding is tied", "tied_one_stage" }, { "one ep", "one_ep", "ep_all_or_none" }, { "ep 1", "ep_one" },
+  { "cp 1", "cp_one" }, { "GPUs of one vendor", "one_vendor" }, { "one tp and dp in all stages", "one_tp" },
   { "equal numbers of GPUs in all stages", "equal_gpus" },
 }
 
@@ -121,7 +122,6 @@ local rule_words <const> = {
 local function without(rules, row)
   local changed <const> = copy(rules)
   for i = 2, #row do changed[row[i]] = nil end
-  changed.min_layers, changed.zero_levels = changed.min_layers or 0, changed.zero_levels or { 0, 1, 2, 3 }
   return changed
 end
 
@@ -137,10 +137,7 @@ local function explain_target(setting, deadline_s)
     local has = false
     for i = 2, #row do has = has or setting.rules[row[i]] end
     if has and core.clock_s() < deadline_s
-        and fits(setting, function() end, left_s(), function(rules)
-          local reduced <const> = without(rules, row)
-          for field in pairs(rules) do rules[field] = reduced[field] end
-        end) then
+        and fits(setting, function() end, left_s(), function(rules) return without(rules, row) end) then
       bites = row[1]
       break
     end

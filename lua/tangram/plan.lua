@@ -2,6 +2,7 @@
 local clusters <const> = require "tangram.cluster"
 local core <const> = require "tangram.core"
 local search <const> = require "tangram.search"
+local target <const> = require "tangram.target"
 
 local plan <const> = {}
 
@@ -133,9 +134,15 @@ local function stages_of(setting, outcome)
   return list
 end
 
---- What an island that is left out would have been held up by.
-local function reason_of(result, islands, i)
+--- What an island that is left out would have been held up by. With a target, `best_with_s` is that of plans whose stages are
+--- of the size and degrees of this one's.
+local function reason_of(result, problem, i)
+  local islands <const>, mode <const> = problem.islands, problem.target
   local row <const> = result.left_out and result.left_out[i]
+  if mode and mode.gpus and not target.fits_on(mode, islands[i]) then
+    return ("its nodes of %d GPUs make no stage of %d, which is what %s needs beside the stages of this plan"):format(
+      islands[i].gpus_per_node, mode.gpus, mode.name)
+  end
   if not row then
     for _, complaint in ipairs(result.refused) do
       if complaint.island == i then return "no plan with it was found: " .. complaint.why end
@@ -146,7 +153,7 @@ local function reason_of(result, islands, i)
     and ("the link from %s to %s takes %.4g s each way"):format(islands[row.island].name, islands[row.to_island].name, row.each_s)
     or row.to_island and ("a transfer inside %s takes %.4g s"):format(islands[row.island].name, row.each_s)
     or ("the slowest stage, on %s, takes %.4g s a microbatch"):format(islands[row.island].name, row.each_s)
-  return ("with it %.4g s at best: %s"):format(row.best_with_s, what)
+  return ("with it %.4g s at best%s: %s"):format(row.best_with_s, mode and mode.gpus and " in stages of this size" or "", what)
 end
 
 local function islands_list(outcome)
@@ -159,7 +166,7 @@ local function islands_list(outcome)
     if used[i] then
       row.idle = idle[i]
     else
-      row.reason = reason_of(result, islands, i)
+      row.reason = reason_of(result, outcome.problem, i)
       row.best_with_s = result.left_out and result.left_out[i] and result.left_out[i].best_with_s or core.null
     end
     list[i] = row

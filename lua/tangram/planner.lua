@@ -58,7 +58,7 @@ planner.fields = {
   workers = { type = "integer", min = 1, max = 1024, doc = "threads that ask the parallelizer; default: the machine's cores" },
   store = { type = "string", doc = "file in which answers are kept, and looked up first" },
   top = { type = "integer", min = 1, max = 1000, default = 1, doc = "how many of the best plans to list" },
-  target = { type = "enum", values = targets.names(), doc = "runtime that must be able to run the plan; default: none" },
+  target = { type = "string", doc = "runtime that must be able to run the plan; default: none" },
   granularity = { type = "enum", values = { "layer", "half" }, default = "layer", doc = "what the model is cut into" },
   exclude = { type = "list", item = { type = "string" }, default = {}, doc = "nodes to leave out" },
   tolerance = islands.options.tolerance, islands = islands.options.islands, cut_nodes = islands.options.cut_nodes,
@@ -193,8 +193,8 @@ local function add_counts(sum, result)
   if result.reused > 0 then sum.pruned.redundant = (sum.pruned.redundant or 0) + result.reused end
 end
 
---- One search: adds what it did to the outcome. Returns what it found, if that is better than all before.
-local function search_once(setting, problem, outcome, hooks, changes)
+--- One search with the best so far as its cutoff: adds what it did to the outcome. Nil if the time is over.
+local function search_once(setting, problem, outcome, hooks)
   local spec <const> = setting.spec
   local options <const> = {
     gap = spec.gap, top = spec.top, cutoff = outcome.best and outcome.best.best.time_s, objective = spec.objective,
@@ -202,7 +202,6 @@ local function search_once(setting, problem, outcome, hooks, changes)
     time_limit_s = spec.time_limit_s and spec.time_limit_s - (core.clock_s() - outcome.started_s),
     left_out = not hooks.any and not problem.target, progress = hooks.progress, any = hooks.any, ranks = hooks.ranks,
   }
-  for name, value in pairs(changes or {}) do options[name] = value end
   if options.time_limit_s and options.time_limit_s <= 0 then
     outcome.stopped = "time"
     return nil
@@ -228,7 +227,7 @@ function planner.search(setting, hooks)
   if hooks.before then hooks.before(partitions[1].islands, setting.training) end
   local outcome <const> =
     { counts = {}, partitions = partitions, bound_s = math.huge, failed = {}, started_s = core.clock_s() }
-  local function once(problem, changes) return search_once(setting, problem, outcome, hooks, changes) end
+  local function once(problem) return search_once(setting, problem, outcome, hooks) end
   for _, partition in ipairs(partitions) do
     if setting.rules then
       targeted.search(setting, partition, outcome, function(mode) return planner.problem(setting, partition, mode) end, once)
@@ -239,6 +238,10 @@ function planner.search(setting, hooks)
       if result and result.found then outcome.best, outcome.partition, outcome.problem = result, partition, problem end
     end
     if outcome.stopped then break end
+  end
+  if setting.rules and outcome.best and not outcome.stopped and not hooks.any then
+    targeted.work_out_left_out(outcome, { gap = setting.spec.gap, objective = setting.spec.objective, p2p = setting.spec.p2p,
+      warmup = setting.spec.warmup, left_out = true, ranks = hooks.ranks })
   end
   return outcome
 end

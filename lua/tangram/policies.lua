@@ -1,7 +1,7 @@
 --- The policies of a planning and its cost model's links, as core.enumerate asks them: under limits, and so that a faulty one
 --- costs nothing but what it would have dropped. A function that fails once is not called again, and the report says so.
 local core <const> = require "tangram.core"
-local strategies <const> = require "tangram.strategies"
+local target <const> = require "tangram.target"
 
 local policies <const> = {}
 
@@ -69,10 +69,9 @@ local function for_target(problem)
   return {
     name = "target",
     call = function(index, first, last)
-      local island <const>, gpus <const> = problem.islands[index], mode.gpus
-      local stands <const> = not gpus or gpus <= island.gpus and strategies.lies_well(gpus, 1, island.gpus_per_node)
-        and not (mode.no_idle and island.gpus % gpus ~= 0)
-      return stands and sight.slice(first, last).layers >= mode.min_layers
+      local slice <const> = sight.slice(first, last)
+      return target.fits_on(mode, problem.islands[index]) and slice.layers >= mode.min_layers
+        and (not mode.whole or slice.has_embedding and slice.has_head)
     end,
   }
 end

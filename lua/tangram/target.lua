@@ -4,7 +4,7 @@
 --- `sp` of each stage; `spread_experts` (ep above 1); `zero`, the levels allowed where there is anything to share (dp·cp > 1);
 --- `selective` (true: each stage, false: none); `least_recomputed`, `most_recomputed`, numbers of layers recomputed in full by
 --- every stage, or all of its own if these are fewer; `first`, `last`: { tp =, dp = } of the pipeline's ends;
---- `kv_divides` (tp divides the KV heads); `min_layers`; `no_idle`.
+--- `kv_divides` (tp divides the KV heads); `min_layers`; `whole` (one stage for the whole model); `vendor` of the GPUs.
 local target <const> = {}
 
 --- More layers than any stage has.
@@ -65,15 +65,37 @@ end
 ---@return boolean, string? what is wrong
 function target.meets(mode, stage, model)
   local s <const> = stage.strategy
-  local ok <const>, what <const> = target.allows(mode, s, stage.moe, model)
+  local ok, what = target.allows(mode, s, stage.moe, model)
   if not ok then return false, what end
-  if stage.layers < mode.min_layers then return false, "layers a stage" end
+  ok, what = target.may_hold(mode, stage.layers, stage.has_embedding, stage.has_head)
+  if not ok then return false, what end
   if not target.end_allows(mode, s, stage.has_embedding, stage.has_head) then return false, "tp or dp of the ends" end
   local count <const> = target.recomputed(s, stage.layers)
   if count == "selective in part" then return false, "recompute" end
   if count == "selective" then return mode.selective ~= false, "recompute" end
   local least <const>, most <const> = target.recompute_range(mode, stage.layers)
   return mode.selective ~= true and least <= count and count <= most, "recompute"
+end
+
+--- May the island have any stage in this mode: of its size in one node or in whole nodes, on GPUs of its vendor?
+---@param mode table
+---@param island tangram.Island
+---@return boolean
+function target.fits_on(mode, island)
+  if mode.vendor and island.device.vendor ~= mode.vendor then return false end
+  local gpus <const> = mode.gpus
+  return not gpus or gpus <= island.gpus and (gpus <= island.gpus_per_node or gpus % island.gpus_per_node == 0)
+end
+
+--- May a stage hold this run of atoms?
+---@param mode table
+---@param layers integer of the run
+---@param has_embedding boolean
+---@param has_head boolean
+---@return boolean, string? what is wrong
+function target.may_hold(mode, layers, has_embedding, has_head)
+  if layers < mode.min_layers then return false, "layers a stage" end
+  return not mode.whole or has_embedding and has_head, "stages of a part of a tied model"
 end
 
 --- May a stage with the model's first or last atom have this strategy?

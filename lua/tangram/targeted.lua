@@ -1,6 +1,7 @@
 --- The search for a plan that a runtime can run: the modes of tangram.targets, most promising first, each a search with the best
 --- of those before as its cutoff. A mode that cannot beat that, or fit, is not searched, if the policies that tell so are in use.
 local floors <const> = require "tangram.floors"
+local searches <const> = require "tangram.search"
 local strategies <const> = require "tangram.strategies"
 local targets <const> = require "tangram.targets"
 
@@ -133,7 +134,7 @@ end
 ---@param partition table islands.group
 ---@param outcome table planner.search's
 ---@param problem_of fun(mode: table): tangram.Problem
----@param search fun(problem: tangram.Problem, changes: table?): table? one search with the outcome's cutoff; nil: out of time
+---@param search fun(problem: tangram.Problem): table? one search with the outcome's cutoff; nil: out of time
 function targeted.search(setting, partition, outcome, problem_of, search)
   local rules <const>, gap <const> = setting.rules, setting.spec.gap
   local function ready(modes)
@@ -148,7 +149,7 @@ function targeted.search(setting, partition, outcome, problem_of, search)
     end)
     return list
   end
-  local waiting <const> = ready(targets.roots(setting.spec.target, rules, partition.islands))
+  local waiting <const> = ready(targets.roots(setting.spec.target, rules, partition.islands, setting.model))
   while #waiting > 0 and not outcome.stopped do
     local one <const> = table.remove(waiting)
     local result <const> = cut(one, outcome, gap) and search(one.problem)
@@ -162,6 +163,21 @@ function targeted.search(setting, partition, outcome, problem_of, search)
     end
   end
   if outcome.stopped then outcome.bound_s = 0 end
+end
+
+--- For each island that the best plan leaves out, the best with it in the mode of that plan: stages of the same size and degrees.
+---@param outcome table planner.search's, with a plan
+---@param options table search.run's
+function targeted.work_out_left_out(outcome, options)
+  local used <const> = {}
+  for _, chosen in ipairs(outcome.best.best.plans) do used[chosen.island] = true end
+  for i in ipairs(outcome.problem.islands) do
+    if not used[i] then
+      local again <const> = searches.run(outcome.problem, options)
+      outcome.best.left_out = again and again.left_out
+      return
+    end
+  end
 end
 
 return targeted

@@ -12,58 +12,41 @@ local targets <const> = {}
 
 local ALL <const> = target.ALL
 
---- Rules by runtime (reference: what each runtime's own checks ask for). No runtime shares experts as FSEP does, or takes a
---- plan's offload.
-local rules <const> = {
-  megatron = {
-    equal_gpus = true, one_tp = true, one_dp = true, one_cp = true, one_ep = true, one_sp = true, one_zero = true, zero_levels = { 0, 1 },
-    one_recompute = true, min_layers = 1,
-  },
-  flagscale = {
-    cp_one = true, sp_with_tp = true, one_zero = true, zero_levels = { 0, 1 }, ep_all_or_none = true, tied_tp_equal = true,
-    tied_dp_divides = true, one_selective = true, min_layers = 1,
-  },
-  galvatron = {
-    equal_gpus = true, zero_levels = { 0, 2, 3 }, one_default_zero = true, never_selective = true, min_layers = 1,
-  },
-  deepspeed = {
-    equal_gpus = true, one_tp = true, one_dp = true, cp_one = true, ep_one = true, one_sp = true, one_zero = true, zero_levels = { 0, 1 },
-    one_recompute = true, whole_recompute = true, never_selective = true, kv_divides = true, min_layers = 1,
-  },
-  torchtitan = {
-    equal_gpus = true, one_tp = true, one_dp = true, one_cp = true, one_ep = true, one_sp = true, one_zero = true,
-    zero_levels = { 0, 2, 3 }, one_recompute = true, whole_recompute = true, kv_divides = true, min_layers = 1,
-  },
-}
-
---- The runtimes that can be a target, by letters.
+--- The runtimes that can be a target, by letters: the exporters that ask anything of plans.
 ---@return string[]
 function targets.names()
   local names <const> = {}
-  for name in pairs(rules) do names[#names + 1] = name end
+  for _, exporter in ipairs(require("tangram.output").list()) do
+    if next(exporter.rules) then names[#names + 1] = exporter.name end
+  end
   table.sort(names)
   return names
 end
 
---- The rules of a runtime; raises one line for an unknown one.
+--- The rules of a runtime (tangram.output's `rules`); raises one line for an unknown one.
 ---@param name string
 ---@return table
 function targets.rules(name)
-  if rules[name] then return rules[name] end
   local names <const> = targets.names()
+  for _, known in ipairs(names) do
+    if known == name then return require("tangram.output").find(name).rules end
+  end
   local near <const> = core.nearest(name, names)
   error(("target: unknown runtime '%s', expected one of %s%s"):format(name, table.concat(names, ", "),
     near and (" (did you mean '%s'?)"):format(near) or ""), 0)
 end
 
 --- What each stage must be by itself, as the mode that all others are parts of.
-local function widest(name, own)
-  local mode <const> =
-    { name = name, zero = own.zero_levels, kv_divides = own.kv_divides, min_layers = own.min_layers, no_idle = own.no_idle }
+local function widest(name, own, model)
+  local mode <const> = { name = name, zero = {}, kv_divides = own.kv_divide, min_layers = own.min_layers or 0 }
+  for level = 0, own.max_zero or 3 do
+    if level ~= 1 or not own.no_zero_one then mode.zero[#mode.zero + 1] = level end
+  end
   if own.cp_one then mode.cp = 1 end
-  if own.ep_one then mode.ep = 1 end
+  if own.ep_one then mode.ep, mode.etp = 1, 1 end
   if own.sp_with_tp then mode.sp = true end
-  if own.never_selective then mode.selective = false end
+  if own.selective_never then mode.selective = false end
+  if own.tied_one_stage and model.tied then mode.whole = true end
   return mode
 end
 
@@ -109,7 +92,17 @@ local function whole_recompute(mode, own)
   local list <const> = {
     with(mode, { selective = false, most_recomputed = 0 }), with(mode, { selective = false, least_recomputed = ALL }),
   }
-  if not own.never_selective then list[3] = with(mode, { selective = true }) end
+  if not own.selective_never then list[3] = with(mode, { selective = true }) end
+  return list
+end
+
+local function vendors_of(islands)
+  local seen <const>, list <const> = {}, {}
+  for _, island in ipairs(islands) do
+    local vendor <const> = island.device.vendor or "unknown"
+    if not seen[vendor] then list[#list + 1] = vendor end
+    seen[vendor] = true
+  end
   return list
 end
 
@@ -117,9 +110,18 @@ end
 ---@param name string the runtime
 ---@param own table its rules
 ---@param islands tangram.Island[]
+---@param model table
 ---@return table[]
-function targets.roots(name, own, islands)
-  local wide <const>, list <const> = widest(name, own), {}
+function targets.roots(name, own, islands, model)
+  local wide <const>, list <const> = widest(name, own, model), {}
+  if own.one_vendor and #vendors_of(islands) > 1 then
+    for _, vendor in ipairs(vendors_of(islands)) do
+      local of_one <const>, some <const> = with(own, { one_vendor = false }), {}
+      for _, island in ipairs(islands) do some[#some + 1] = island.device.vendor == vendor and island or nil end
+      for _, mode in ipairs(targets.roots(name, of_one, some, model)) do list[#list + 1] = with(mode, { vendor = vendor }) end
+    end
+    return list
+  end
   if not own.equal_gpus then return { wide } end
   for _, gpus in ipairs(sizes(islands)) do
     if not own.one_tp then
@@ -183,7 +185,7 @@ end
 --- Each broken rule with the modes that a mode falls into, in the order in which they are looked at.
 local breaks <const> = {
   function(own, mode, stages) -- a strategy's sequence parallelism is one flag
-    if own.one_sp and #values_of(stages, sp_of) > 1 then return split(mode, "sp", { true, false }) end
+    if own.one_tp and #values_of(stages, sp_of) > 1 then return split(mode, "sp", { true, false }) end
   end,
   function(own, mode, stages)
     local levels <const> = values_of(stages, zero_of)
@@ -192,7 +194,12 @@ local breaks <const> = {
       for i, level in ipairs(mode.zero) do parts[i] = { level } end
       return split(mode, "zero", parts)
     end
-    if own.one_default_zero and is_in(levels, 0) and is_in(levels, 2) then return split(mode, "zero", { { 0, 3 }, { 2, 3 } }) end
+    local low <const>, parts <const> = {}, {}
+    for _, level in ipairs(levels) do low[#low + 1] = level < 3 and level or nil end
+    if own.one_low_zero and #low > 1 then
+      for _, level in ipairs(mode.zero) do parts[#parts + 1] = level < 3 and { level, is_in(mode.zero, 3) and 3 or nil } or nil end
+      return split(mode, "zero", parts)
+    end
   end,
   function(own, mode, stages, model)
     local ep <const> = values_of(stages, function(stage) return stage.moe and stage.strategy.ep or nil end)
@@ -202,7 +209,7 @@ local breaks <const> = {
     if own.ep_all_or_none and #ep > 1 and is_in(ep, 1) then return { with(mode, { ep = 1 }), with(mode, { spread_experts = true }) } end
   end,
   function(own, mode, stages)
-    if not (own.one_recompute or own.one_selective) then return nil end
+    if not (own.one_recompute or own.selective_all_or_none) then return nil end
     local selective = 0
     for _, stage in ipairs(stages) do
       if target.recomputed(stage.strategy, stage.layers) == "selective" then selective = selective + 1 end
@@ -210,7 +217,7 @@ local breaks <const> = {
     if selective == #stages then return nil end
     if selective > 0 then return split(mode, "selective", { true, false }) end
     local one <const>, most <const> = one_count(stages)
-    if own.one_selective or one and (one == 0 or one == ALL or not own.whole_recompute) then return nil end
+    if own.selective_all_or_none or one and (one == 0 or one == ALL or not own.whole_recompute) then return nil end
     if own.whole_recompute then return whole_recompute(mode, own) end
     return { with(mode, { least_recomputed = most, selective = false }), with(mode, { most_recomputed = most - 1, selective = false }) }
   end,

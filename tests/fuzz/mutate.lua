@@ -97,13 +97,11 @@ end
 local kinds <const> = require "tangram.input.kinds"
 for _, module in ipairs(kinds) do
   local reader <const> = kinds.reader(module)
-  if fixtures[reader.kind] then
-    target(reader.kind, fixtures[reader.kind], function(text)
-      local sure <const> = reader.sniff(text)
-      assert(sure >= 0 and sure <= 1, "a guess out of range")
-      return reader.read(text)
-    end)
-  end
+  target(reader.kind, assert(fixtures[reader.kind], reader.kind), function(text)
+    local sure <const> = reader.sniff(text)
+    assert(sure >= 0 and sure <= 1, "a guess out of range")
+    return reader.read(text)
+  end)
 end
 target("hostlist", { "gpu[001-003,7],x1", "r[1-2]n[01-16]-ib,login", "rack[1-3]" }, require "tangram.input.hostlist".expand)
 

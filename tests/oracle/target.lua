@@ -119,6 +119,9 @@ local checks <const> = {
     local selective <const> = count_kind(stages, "selective")
     if selective > 0 and selective < #stages then return "selective recompute in some stages" end
   end,
+  tied = function(stages, model)
+    if model.tied and #stages > 1 then return "tied embeddings over more than one stage" end
+  end,
   one_default = function(stages) -- A6.1: default_dp_type is one; zero3 is the layers' own
     local seen <const> = {}
     for _, stage in ipairs(stages) do seen[zero_of(stage) or 3] = true end
@@ -127,13 +130,13 @@ local checks <const> = {
 }
 
 local runtimes <const> = {
-  megatron = { levels = { [0] = true, true }, "size", "grid", "one_zero", "one_recompute" },
+  megatron = { least_layers = 0, levels = { [0] = true, true }, "size", "grid", "one_zero", "one_recompute" },
   flagscale = { levels = { [0] = true, true }, "no_context_parallel", "one_zero", "flagscale" },
-  galvatron = { levels = { [0] = true, [2] = true, [3] = true }, "size", "never_selective", "one_default" },
+  galvatron = { levels = { [0] = true, [2] = true, [3] = true }, "size", "kv_heads", "never_selective", "one_default" },
   deepspeed = { levels = { [0] = true, true }, "size", "grid", "no_context_parallel", "dense", "kv_heads", "one_zero", "one_recompute",
     "whole_recompute", "never_selective" },
   torchtitan = { levels = { [0] = true, [2] = true, [3] = true }, "size", "grid", "kv_heads", "one_zero", "one_recompute",
-    "whole_recompute" },
+    "whole_recompute", "never_selective", "tied" },
 }
 
 --- True, or nil and what the runtime can't run.
@@ -146,7 +149,7 @@ function oracle.check(name, stages, model, samples)
   if not runtime then return nil, "no rules of " .. name end
   for i, stage in ipairs(stages) do
     local s <const> = stage.strategy
-    if stage.layers < 1 then return nil, ("stage %d has no layer"):format(i) end
+    if stage.layers < (runtime.least_layers or 1) then return nil, ("stage %d has no layer"):format(i) end
     if s.fsep or (s.offload or "none") ~= "none" then return nil, ("stage %d: FSEP or offload"):format(i) end
     if zero_of(stage) and not runtime.levels[s.zero] then return nil, ("stage %d: ZeRO %d"):format(i, s.zero) end
   end

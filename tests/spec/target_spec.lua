@@ -114,12 +114,12 @@ describe("target", function()
         return plans
       end }]])
     local spec <const> = with(twelve(), { parallelizer = path, merged = false })
-    local plan <const> = assert(planner.plan(with(spec, { target = "torchtitan" })))
+    local plan <const> = assert(planner.plan(with(spec, { target = "flagscale" })))
     os.remove(path)
     assert.is_true(checked_by_oracle(plan))
     local told = false
     for _, line in ipairs(plan.warnings) do
-      told = told or line:match "^torchtitan can't run some plans that blind gave, dropped: %d+ for "
+      told = told or line:match "^flagscale can't run some plans that blind gave, dropped: %d+ for "
     end
     assert.is_truthy(told)
   end)
@@ -127,13 +127,26 @@ describe("target", function()
   it("keeps answers for a target apart in a store", function()
     local store <const> = os.tmpname()
     os.remove(store)
-    local spec <const> = with(small(2.6, 1.6), { store = store })
-    local free <const>, bound <const> = planner.plan(spec), planner.plan(with(spec, { target = "deepspeed" }))
-    assert.equal(bound.time_s, planner.plan(with(small(2.6, 1.6), { target = "deepspeed" })).time_s)
+    local apart <const> = small(1.6, 1.6)
+    apart.training.microbatches = { min = 4, max = 4 }
+    local spec <const> = with(apart, { store = store })
+    local free <const>, bound <const> = planner.plan(spec), planner.plan(with(spec, { target = "megatron" }))
+    assert.equal(bound.time_s, planner.plan(with(apart, { target = "megatron" })).time_s)
     assert.is_true(free.time_s < bound.time_s)
     assert.equal(free.time_s, planner.plan(spec).time_s)
     os.remove(store)
   end)
+
+  for _, name in ipairs(runtimes) do
+    it("gives plans that can be exported: " .. name, function()
+      local plan <const> = assert(planner.plan(with(twelve(), { target = name })))
+      local folder <const> = support.folder()
+      local path <const> = support.write(folder .. "/plan.json", plan_file.encode(plan))
+      local status <const>, _, err <const> = support.run(("tangram export %s --to %s -o %s/out"):format(path, name, folder))
+      support.remove(folder)
+      assert.equal(0, status, err)
+    end)
+  end
 
   it("says which rule is in the way where no plan meets all", function()
     -- a layer fits the A100s only with tp 2, and all three layers neither node alone

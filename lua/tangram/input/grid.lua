@@ -15,8 +15,8 @@ local MAX_GRIDS <const> = 64
 local stop <const> = #S " \t" + -1
 grid.gpu = C(P "GPU" * R "09" ^ 1) * stop
 --- What `topo -m`, `topo -p2p` and `rocm-smi` put in cells, to tell a header from a row.
-local cell <const> = (P "NV" * R "09" ^ 1 + "X" + "PIX" + "PXB" + "PHB" + "NODE" + "SYS" + "N/A" + "OK" + "CNS" + "GNS" + "TNS" + "NS"
-  + "DR" + "U" + "XGMI" + "PCIE" + "SELF") * stop
+local cell <const> = (P "NV" * R "09" ^ 1 + "XGMI" + "X" + "PIX" + "PXB" + "PHB" + "NODE" + "SYS" + "N/A" + "OK" + "CNS" + "GNS"
+  + "TNS" + "NS" + "DR" + "U" + "PCIE" + "SELF") * stop
 local number_or_cell <const> = cell + R "09" ^ 1 * stop
 local affinity <const> = P "CPU Affinity" + "NUMA Affinity" + "GPU NUMA ID"
 local comment <const> = (spaces * "#") ^ -1 * spaces

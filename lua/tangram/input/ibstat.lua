@@ -58,36 +58,6 @@ local function bytes_per_s(one, transport)
   return (coded and PAYLOAD[gigabits] or gigabits) * GBIT
 end
 
---- Makers by the driver that a card's name begins with. Cards renamed by their slot (ibp24s0, rocep1s0) don't tell.
-local MAKERS <const> = { { "mlx", "Mellanox" }, { "bnxt", "Broadcom" }, { "irdma", "Intel" }, { "i40iw", "Intel" }, { "hfi1", "Cornelis" },
-  { "qedr", "Marvell" }, { "efa", "Amazon" }, { "rdmap", "Amazon" }, { "ionic", "Pensando" }, { "erdma", "Alibaba" }, { "hns", "Huawei" } }
-
-local function maker_of(name)
-  for _, maker in ipairs(MAKERS) do
-    if name:sub(1, #maker[1]) == maker[1] then return maker[2] end
-  end
-end
-
-local function warn_of_mixture(nics, warnings)
-  local by_transport <const>, makers <const>, seen <const> = {}, {}, {}
-  for _, nic in ipairs(nics) do
-    local maker <const> = nic.active and maker_of(nic.name)
-    if nic.active and nic.transport then by_transport[nic.transport] = by_transport[nic.transport] or nic.name end
-    if maker and not seen[maker] then
-      seen[maker] = true
-      makers[#makers + 1] = maker
-    end
-  end
-  if by_transport.infiniband and by_transport.ethernet then
-    warnings[#warnings + 1] = ("InfiniBand (%s) and Ethernet (%s) on one host are kept apart: name in NCCL_IB_HCA what training uses")
-      :format(grammar.quote(by_transport.infiniband), grammar.quote(by_transport.ethernet))
-  end
-  if makers[2] then
-    warnings[#warnings + 1] = ("network cards of %s on one host: mixed makers are unproven with NCCL"):format(
-      table.concat(makers, " and "))
-  end
-end
-
 return grammar.reader {
   kind = "ibstat",
   summary = "network cards of a node: rate, InfiniBand or Ethernet, state",
@@ -109,13 +79,10 @@ return grammar.reader {
       local nic <const> = { name = count[one.device] > 1 and ("%s:%d"):format(one.device, one.port) or one.device,
         active = is_active(one), transport = transport, bytes_per_s = bytes_per_s(one, transport) }
       nics[i] = nic
-      if not nic.active then
-        warnings[#warnings + 1] = ("line %d: %s is not active and not counted"):format(one.line, grammar.quote(nic.name))
-      elseif not nic.bytes_per_s then
+      if nic.active and not nic.bytes_per_s then
         warnings[#warnings + 1] = ("line %d: %s has no rate, 'ibstat' prints it"):format(one.line, grammar.quote(nic.name))
       end
     end
-    warn_of_mixture(nics, warnings)
     return { nodes = { { gpus = {}, nics = nics } }, warnings = warnings }
   end,
 }

@@ -60,7 +60,8 @@ local function choose(text, grids)
   end
   if grids[1] then refuse(grids[1].line, "a header and no rows of classes, expected the whole output of '%s'", COMMAND) end
   local number <const>, line <const> = grammar.lines(text)()
-  refuse(number, "'%s' and no header 'GPU0 GPU1 ...' below, expected the output of '%s'", grammar.quote(line or ""), COMMAND)
+  if not number then refuse(nil, "no text, expected the output of '%s'", COMMAND) end
+  refuse(number, "'%s' and no header 'GPU0 GPU1 ...' below, expected the output of '%s'", grammar.quote(line), COMMAND)
 end
 
 local function matrix_of(one, gpus, warnings)
