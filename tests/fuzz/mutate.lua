@@ -1,4 +1,4 @@
---- Feeds damaged input to every parser that Lua reaches: `build/tangram tests/fuzz/mutate.lua SECONDS [SEED]`.
+--- Feeds damaged input to every parser that Lua reaches: `build/tangram tests/fuzz/mutate.lua SECONDS [SEED [PARSER]]`.
 --- Found is a crash, more than a second, or an error that is not one line written for people. The last line says how many
 --- inputs were tried; a find stops the run with status 1 and leaves the input in build/fuzz-find.txt.
 local core <const> = require "tangram.core"
@@ -15,7 +15,10 @@ end
 --- A parser takes text; it returns what it read, returns nil and a sentence, or raises a sentence.
 local targets <const> = {}
 
-local function target(name, seeds, parse) targets[#targets + 1] = { name = name, seeds = seeds, parse = parse } end
+local function target(name, seeds, parse)
+  if arg[3] and arg[3] ~= name then return end
+  targets[#targets + 1] = { name = name, seeds = seeds, parse = parse }
+end
 
 --- A parser of a Lua table, by way of JSON.
 local function of_table(check)
