@@ -1,4 +1,5 @@
---- Feeds damaged input to every parser that Lua reaches: `build/tangram tests/fuzz/mutate.lua SECONDS [SEED]`.
+--- Feeds damaged input to every parser that Lua reaches: `build/tangram tests/fuzz/mutate.lua SECONDS [SEED [NAME]]`, to that of
+--- NAME alone if given.
 --- Found is a crash, more than a second, or an error that is not one line written for people. The last line says how many
 --- inputs were tried; a find stops the run with status 1 and leaves the input in build/fuzz-find.txt.
 local core <const> = require "tangram.core"
@@ -15,7 +16,9 @@ end
 --- A parser takes text; it returns what it read, returns nil and a sentence, or raises a sentence.
 local targets <const> = {}
 
-local function target(name, seeds, parse) targets[#targets + 1] = { name = name, seeds = seeds, parse = parse } end
+local function target(name, seeds, parse)
+  if not arg[3] or arg[3] == name then targets[#targets + 1] = { name = name, seeds = seeds, parse = parse } end
+end
 
 --- A parser of a Lua table, by way of JSON.
 local function of_table(check)
@@ -196,6 +199,7 @@ local function found(one, text, what)
   os.exit(1, true)
 end
 
+if #targets == 0 then error(("no parser '%s'"):format(arg[3]), 0) end
 for _, one in ipairs(targets) do
   for _, text in ipairs(one.seeds) do
     local ok <const>, value <const>, why <const> = pcall(one.parse, text)
