@@ -1,4 +1,5 @@
---- Feeds damaged input to every parser that Lua reaches: `build/tangram tests/fuzz/mutate.lua SECONDS [SEED]`.
+--- Feeds damaged input to every parser that Lua reaches: `build/tangram tests/fuzz/mutate.lua SECONDS [SEED [NAME]]`, to that of
+--- NAME alone if given.
 --- Found is a crash, more than a second, or an error that is not one line written for people. The last line says how many
 --- inputs were tried; a find stops the run with status 1 and leaves the input in build/fuzz-find.txt.
 local core <const> = require "tangram.core"
@@ -15,7 +16,9 @@ end
 --- A parser takes text; it returns what it read, returns nil and a sentence, or raises a sentence.
 local targets <const> = {}
 
-local function target(name, seeds, parse) targets[#targets + 1] = { name = name, seeds = seeds, parse = parse } end
+local function target(name, seeds, parse)
+  if not arg[3] or arg[3] == name then targets[#targets + 1] = { name = name, seeds = seeds, parse = parse } end
+end
 
 --- A parser of a Lua table, by way of JSON.
 local function of_table(check)
@@ -103,6 +106,20 @@ for _, module in ipairs(kinds) do
     return reader.read(text)
   end)
 end
+target("joined cluster", fixtures["slurm-nodes"] and {
+  fixtures["slurm-nodes"][1], fixtures["sinfo"][2], fixtures["kubernetes"][3], fixtures["hostfile"][1], fixtures["ray"][1],
+} or {}, function(text)
+  local read_facts <const>, why <const> = kinds.read(text)
+  if not read_facts then return nil, why end
+  local sources <const> = { { path = "damaged", facts = read_facts } }
+  local first <const> = read_facts.nodes[1]
+  if first and first.name and require "tangram.input.hostlist".expand(first.name) then
+    sources[2] = { path = "topo", node = first.name, facts = kinds.read(fixtures["nvidia-smi-topo"][1]) }
+  end
+  local description <const>, refusal <const> = require "tangram.input.join".cluster(sources, { bytes_per_s = { "1 GB/s", "leaf=2e9" },
+    gpu_types = { ["*"] = "t4", v100 = "v100-pcie-16", a100 = "a100-pcie-40" } })
+  return description, not description and refusal or nil
+end)
 target("hostlist", { "gpu[001-003,7],x1", "r[1-2]n[01-16]-ib,login", "rack[1-3]" }, require "tangram.input.hostlist".expand)
 
 local numbers <const> = {
@@ -196,6 +213,7 @@ local function found(one, text, what)
   os.exit(1, true)
 end
 
+if #targets == 0 then error(("no parser '%s'"):format(arg[3]), 0) end
 for _, one in ipairs(targets) do
   for _, text in ipairs(one.seeds) do
     local ok <const>, value <const>, why <const> = pcall(one.parse, text)

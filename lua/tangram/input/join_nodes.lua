@@ -4,8 +4,8 @@ local grammar <const> = require "tangram.input.grammar"
 local hostlist <const> = require "tangram.input.hostlist"
 
 --- Kinds from what the hardware says to what people wrote down. The first that knows a figure is believed.
-local SUREST_FIRST <const> = { "nvidia-smi-csv", "nvidia-smi-L", "rocm-smi", "nccl-topo-xml", "nvidia-smi-topo", "kubernetes",
-  "nccl-tests", "slurm-nodes", "sinfo", "gres-conf", "ray", "hostfile" }
+local SUREST_FIRST <const> = { "nvidia-smi-csv", "nvidia-smi-L", "rocm-smi", "nccl-topo-xml", "nvidia-smi-topo",
+  "nvidia-smi-p2p", "nvidia-smi-nvlink", "kubernetes", "nccl-tests", "slurm-nodes", "sinfo", "gres-conf", "ray", "hostfile" }
 local rank_of <const> = {}
 for i, kind in ipairs(SUREST_FIRST) do rank_of[kind] = i end
 
@@ -185,7 +185,7 @@ local function merge(entry, gpu_types, keep, warnings)
       end
       fill(node.gpus, runs)
     end
-    for _, field in ipairs { "matrix", "nvlink_bytes_per_s", "groups" } do
+    for _, field in ipairs { "matrix", "nvlink_bytes_per_s", "nvlink_domain" } do
       if node[field] == nil and part.node[field] ~= nil then node[field], node[field .. "_from"] = part.node[field], part.source end
     end
     local hides <const> = part.node.left_out and not (keep[entry.name] and #(part.node.gpus or {}) > 0)
