@@ -55,38 +55,46 @@ static double most_s(const tg_problem *problem)
     return (work + 4 * B * link) * problem->instance->islands;
 }
 
-/* Builds the tables for a limit and searches them. A search that costs far more than tables is left for tables by
- * class. */
-static tg_status try_limit(tg_search *search, double limit, bool *by_class, tg_error *err)
+/* Makes the tables live for a limit, or dead. */
+static tg_status prepare(tg_search *search, double limit, bool by_class, tg_error *err)
+{
+    tg_tables *tables = search->tables;
+    if (limit <= tables->built)
+        return tg_tables_tighten(tables, limit, err);
+    tg_status status =
+        limit > search->problem->most_s ? tg_problem_list_pieces(search->problem, 1.5 * limit, err) : TG_OK;
+    return status == TG_OK ? tg_tables_build(tables, limit, by_class, err) : status;
+}
+
+/* Searches below the limit of living tables. A search that costs far more than tables is left for tables by class. */
+static tg_status search_below(tg_search *search, bool *by_class, tg_error *err)
 {
     enum { DIVE_WORK = 1 << 16, PATIENCE = 64, LEAST_WORK = 1 << 22 };
-    const tg_tables *tables = search->tables;
-    tg_status status = TG_OK;
-    if (limit > search->problem->most_s)
-        status = tg_problem_list_pieces(search->problem, 1.5 * limit, err);
-    if (status == TG_OK)
-        status = tg_tables_build(search->tables, limit, *by_class, err);
-    if (status == TG_OK && tables->death == TG_ALIVE && search->incumbent.count == 0)
-        status = tg_search_dive(search, DIVE_WORK, err);
-    if (status != TG_OK || tables->death != TG_ALIVE)
+    tg_tables *tables = search->tables;
+    tg_status status = search->incumbent.count == 0 ? tg_search_dive(search, DIVE_WORK, err) : TG_OK;
+    if (status != TG_OK)
         return status;
     const bool impatient = !*by_class && tg_tables_fit_by_class(tables);
     status = tg_search_run(search, impatient ? PATIENCE * tables->work + LEAST_WORK : LONG_MAX, err);
-    *by_class |= search->outcome == TG_SPENT;
+    if (search->outcome == TG_SPENT) {
+        *by_class = true;
+        tables->built = 0;
+    }
     return status;
 }
 
 /* Raises a limit until the tables live, searches below it, and goes on until what is covered meets the incumbent. The
  * nearer the tables come to living, the smaller the steps, since too high a limit costs much; where that leads nowhere
- * they grow. At first the depths of a sequence are searched only so far, lest one sequence keep all others from their
- * turn. */
+ * they grow. Once they live, lower limits are cheap: the search begins just above the least that they leave. At first
+ * the depths of a sequence are searched only so far, lest one sequence keep all others from their turn. */
 static tg_status climb(tg_search *search, double *proven, tg_error *err)
 {
-    static const double steps[] = {[TG_NO_COVER] = 0.04, [TG_NO_ROW] = 0.025, [TG_NO_LABEL] = 0.02, [TG_ALIVE] = 0.01};
+    static const double steps[] = {[TG_NO_COVER] = 0.04, [TG_NO_ROW] = 0.025, [TG_NO_LABEL] = 0.02, [TG_ALIVE] = 0.002};
     enum { FEW_DEAD = 16, FEW_DEPTHS = 256 };
     const tg_compose_options *options = search->problem->options;
     const tg_tables *tables = search->tables;
     const double most = most_s(search->problem);
+    const double least_limit = fmax(most * 1e-9, DBL_MIN);
     double covered = *proven, limit = covered, stretch = 1;
     bool by_class = false;
     search->depths.budget = FEW_DEPTHS;
@@ -98,11 +106,20 @@ static tg_status climb(tg_search *search, double *proven, tg_error *err)
             search->depths.budget = LONG_MAX;
             covered = limit = *proven;
         }
-        limit = fmin(wanted, fmax(limit, fmax(most * 1e-9, DBL_MIN)));
-        tg_status status = try_limit(search, limit, &by_class, err);
+        limit = fmin(wanted, fmax(limit, least_limit));
+        tg_status status = prepare(search, limit, by_class, err);
+        const bool alive = tables->death == TG_ALIVE;
+        if (status == TG_OK && alive) {
+            *proven = fmax(*proven, tg_tables_least(tables));
+            covered = fmax(covered, *proven);
+            if (limit > (1 + 2 * steps[TG_ALIVE]) * fmax(covered, least_limit)) {
+                limit = (1 + steps[TG_ALIVE]) * covered;
+                continue;
+            }
+            status = search_below(search, &by_class, err);
+        }
         if (status != TG_OK || search->halt->stopped != TG_NOT_STOPPED)
             return status;
-        const bool alive = tables->death == TG_ALIVE;
         if (alive && search->outcome != TG_EXHAUSTED)
             continue;
         covered = alive ? search->target : limit;
@@ -110,7 +127,9 @@ static tg_status climb(tg_search *search, double *proven, tg_error *err)
             covered = INFINITY;
         *proven = fmax(*proven, alive ? fmin(covered, search->open_bound) : covered);
         stretch *= alive || rung % FEW_DEAD == 0 ? 2 : 1;
-        limit = covered * (1 + stretch * steps[tables->death]);
+        const bool within = covered < tables->built;
+        limit = covered * (1 + stretch * steps[within ? TG_ALIVE : tables->death]);
+        limit = within ? fmin(limit, tables->built) : limit;
     }
     return TG_OK;
 }

@@ -2,6 +2,10 @@
 
 #include <math.h>
 
+/* For loops that the compiler makes vectors of: their pointers must be parameters, or it would not believe that they
+ * don't overlap. */
+#define VECTORS __attribute__((noinline)) static
+
 static double larger(double a, double b) /* unlike fmax, one instruction */
 {
     return a > b ? a : b;
@@ -104,61 +108,90 @@ bool tg_content_ready(tg_arena *arena, const tg_problem *problem, tg_content *co
     return true;
 }
 
-/* S, the rear stage's waits over the outer link. */
-static void apply_rear(const tg_problem *problem, const tg_content *content, double transfer_s, int first, int count,
-                       tg_labels from, tg_labels to)
+/* S, where the rear stage may do more forwards first than it has stages behind it, or p2p is blocking. */
+static void apply_any_rear(const tg_problem *problem, const tg_content *content, double transfer_s, int first,
+                           int count, const double *from, size_t row, double *to, size_t to_row)
 {
     const int B = problem->microbatches, rear = content->stage_count - 1;
     const bool blocking = problem->options->p2p == TG_BLOCKING;
     const tg_stage_time *stage = &content->stages[rear];
     const double f = stage->forward_s, b = stage->backward_s, t = f + b, c2 = 2 * transfer_s;
     const double front_s = rear ? content->inner_transfer_s[rear - 1] : 0;
+    double *e = to + TG_E * to_row, *x = to + TG_X * to_row;
     for (int i = 0; i < count; i++) {
         const int n = first + i, w = tg_most_depth(stage, n, B, problem->options->warmup), k = w - n + 2,
                   left = B - 2 - w;
         if (left < 0)
             return; /* and so at every larger n */
-        const double next = from.next_s[i] + c2;
+        const double next = from[TG_NEXT * row + (size_t)i] + c2;
         double gain = (left / k) * larger(0, next - (k - 1) * t);
         if (blocking)
             gain = larger(gain, left * (transfer_s + front_s) + front_s);
         const double serial = (B - 1) * t + gain +
-                              larger(0, larger(from.head[i] + c2 - w * f, next + (n - 1 - w) * f)) +
-                              larger(0, larger(from.tail[i] + c2 - w * b, next + (n - 1 - w) * b));
-        to.e[i] = larger(to.e[i], content->r + serial);
-        to.x[i] = larger(to.x[i], content->e + serial);
+                              larger(0, larger(from[TG_HEAD * row + (size_t)i] + c2 - w * f, next + (n - 1 - w) * f)) +
+                              larger(0, larger(from[TG_TAIL * row + (size_t)i] + c2 - w * b, next + (n - 1 - w) * b));
+        e[i] = larger(e[i], content->r + serial);
+        x[i] = larger(x[i], content->e + serial);
+    }
+}
+
+/* S with w = n. */
+VECTORS void apply_rear(const tg_content *content, double transfer_s, int B, int first, int count,
+                        const double *restrict from, size_t row, double *restrict to, size_t to_row)
+{
+    const tg_stage_time *stage = &content->stages[content->stage_count - 1];
+    const double f = stage->forward_s, b = stage->backward_s, t = f + b, c2 = 2 * transfer_s, serial = (B - 1) * t;
+    const double own = content->r, reach = content->e;
+    for (int i = 0; i < count; i++) {
+        const int n = first + i;
+        const double next = from[TG_NEXT * row + (size_t)i] + c2, gain = ((B - 2 - n) >> 1) * larger(0, next - t);
+        const double total = serial + gain + larger(0, larger(from[TG_HEAD * row + (size_t)i] + c2 - n * f, next - f)) +
+                             larger(0, larger(from[TG_TAIL * row + (size_t)i] + c2 - n * b, next - b));
+        to[TG_E * to_row + (size_t)i] = larger(to[TG_E * to_row + (size_t)i], own + total);
+        to[TG_X * to_row + (size_t)i] = larger(to[TG_X * to_row + (size_t)i], reach + total);
+    }
+}
+
+VECTORS void apply_map(const tg_content *content, double transfer_s, int B, const double *restrict maps, size_t N,
+                       int count, const double *restrict from, size_t row, double *restrict to, size_t to_row)
+{
+    const double c2 = 2 * transfer_s, own = content->r, reach = content->e, lead = content->f + transfer_s;
+    const double starve = (B - 1) * transfer_s, front_s = content->front_s;
+    for (size_t i = 0; i < (size_t)count; i++) {
+        const double H = from[TG_HEAD * row + i] + c2, T = from[TG_TAIL * row + i] + c2, both = H + T;
+        const double behind = larger(c2 + from[TG_E * row + i], starve + larger(H, T));
+        to[TG_HEAD * to_row + i] = larger(maps[TG_H * N + i], own + H);
+        to[TG_TAIL * to_row + i] = larger(maps[TG_T * N + i], own + T);
+        to[TG_E * to_row + i] = larger(larger(larger(maps[TG_A0 * N + i], maps[TG_AH * N + i] + H),
+                                              larger(maps[TG_AT * N + i] + T, maps[TG_A2 * N + i] + both)),
+                                       own + behind);
+        to[TG_X * to_row + i] = larger(larger(larger(maps[TG_X0 * N + i], maps[TG_XH * N + i] + H),
+                                              larger(maps[TG_XT * N + i] + T, maps[TG_X2 * N + i] + both)),
+                                       larger(reach + behind, lead + from[TG_X * row + i]));
+        to[TG_NEXT * to_row + i] = front_s;
     }
 }
 
 void tg_content_apply(const tg_problem *problem, const tg_content *content, double transfer_s, int first, int count,
-                      tg_labels from, tg_labels to)
+                      const double *from, size_t row, double *to, size_t to_row)
 {
-    const int N = problem->most_stages, B = problem->microbatches;
-    const double *restrict a0 = content->maps + first, *restrict ah = a0 + N, *restrict at = ah + N,
-                           *restrict a2 = at + N;
-    const double *restrict x0 = a2 + N, *restrict xh = x0 + N, *restrict xt = xh + N, *restrict x2 = xt + N;
-    const double *restrict h = x2 + N, *restrict t = h + N;
-    const double *restrict head = from.head, *restrict tail = from.tail, *restrict e = from.e, *restrict x = from.x;
-    double *restrict to_head = to.head, *restrict to_tail = to.tail, *restrict to_e = to.e, *restrict to_x = to.x;
-    const double c2 = 2 * transfer_s, own = content->r, reach = content->e, lead = content->f + transfer_s;
-    const double starve = (B - 1) * transfer_s;
-    for (int i = 0; i < count; i++) {
-        const double H = head[i] + c2, T = tail[i] + c2, both = H + T;
-        const double behind = larger(c2 + e[i], starve + larger(H, T));
-        to_head[i] = larger(h[i], own + H);
-        to_tail[i] = larger(t[i], own + T);
-        to_e[i] = larger(larger(larger(a0[i], ah[i] + H), larger(at[i] + T, a2[i] + both)), own + behind);
-        to_x[i] = larger(larger(larger(x0[i], xh[i] + H), larger(xt[i] + T, x2[i] + both)),
-                         larger(reach + behind, lead + x[i]));
-        to.next_s[i] = content->front_s;
-    }
+    const int B = problem->microbatches;
+    const size_t N = (size_t)problem->most_stages;
+    apply_map(content, transfer_s, B, content->maps + first, N, count, from, row, to, to_row);
     if (problem->options->objective == TG_PAPER)
         return;
-    apply_rear(problem, content, transfer_s, first, count, from, to);
-    if (problem->options->p2p == TG_BLOCKING)
-        for (int i = first ? 0 : 1; i < count && first + i <= B; i++) {
-            const double busy = c2 + B * from.next_s[i] + (B + first + i - 2) * transfer_s;
-            to_e[i] = larger(to_e[i], own + busy);
-            to_x[i] = larger(to_x[i], reach + busy);
-        }
+    const tg_stage_time *rear = &content->stages[content->stage_count - 1];
+    const bool blocking = problem->options->p2p == TG_BLOCKING;
+    const int few = count < B - 1 - first ? count : B - 1 - first; /* with B > n + 1 */
+    if (!blocking && tg_most_depth(rear, first, B, problem->options->warmup) == first)
+        apply_rear(content, transfer_s, B, first, few, from, row, to, to_row);
+    else
+        apply_any_rear(problem, content, transfer_s, first, count, from, row, to, to_row);
+    for (int i = first ? 0 : 1; blocking && i < count && first + i <= B; i++) {
+        const double next_s = from[TG_NEXT * row + (size_t)i];
+        const double busy = 2 * transfer_s + B * next_s + (B + first + i - 2) * transfer_s;
+        double *e = &to[TG_E * to_row + (size_t)i], *x = &to[TG_X * to_row + (size_t)i];
+        *e = larger(*e, content->r + busy);
+        *x = larger(*x, content->e + busy);
+    }
 }

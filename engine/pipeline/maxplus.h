@@ -20,13 +20,12 @@ enum { TG_A0, TG_AH, TG_AT, TG_A2, TG_X0, TG_XH, TG_XT, TG_X2, TG_H, TG_T, TG_CO
 /* Works out the content's constants for n = 0 … problem->most_stages - 1, if that is not done yet. */
 bool tg_content_ready(tg_arena *arena, const tg_problem *problem, tg_content *content);
 
-/* Labels of suffixes with n = first, first + 1, … stages, and f+b of their front stages, side by side. */
-typedef struct {
-    double *head, *tail, *e, *x, *next_s;
-} tg_labels;
+/* Labels of suffixes with n = first, first + 1, … stages, side by side in columns `row` apart. The last one is f+b of
+ * their front stages. */
+enum { TG_HEAD, TG_TAIL, TG_E, TG_X, TG_NEXT, TG_LABEL_COLUMNS };
 
 /* Puts the content in front of count suffixes of n = first … over a transfer. to may not overlap from. */
 void tg_content_apply(const tg_problem *problem, const tg_content *content, double transfer_s, int first, int count,
-                      tg_labels from, tg_labels to);
+                      const double *from, size_t row, double *to, size_t to_row);
 
 #endif

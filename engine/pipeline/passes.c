@@ -15,19 +15,14 @@ static double smaller(double a, double b)
     return a < b ? a : b;
 }
 
-static tg_labels labels_at(const tg_tables *tables, size_t at)
-{
-    return (tg_labels){tables->values[TG_HEAD] + at, tables->values[TG_TAIL] + at, tables->values[TG_E] + at,
-                       tables->values[TG_X] + at, tables->values[TG_NEXT] + at};
-}
-
 static void clear_suffixes(tg_tables *tables)
 {
     const tg_row *root = tg_tables_root(tables);
-    for (int column = TG_HEAD; column <= TG_NEXT; column++) {
+    for (int column = 0; column < TG_LABEL_COLUMNS; column++) {
+        double *values = tg_tables_column(tables, column);
         for (size_t i = 0; i < tables->values_count; i++)
-            tables->values[column][i] = dead;
-        tables->values[column][root->at] = 0;
+            values[i] = dead;
+        values[root->at] = 0;
     }
 }
 
@@ -37,14 +32,28 @@ typedef struct {
     double transfer_s;
     int low, count;
     size_t front; /* in the values, of n = low + the piece's stages at the target */
-    tg_labels to;
+    const double *labels, *beyond;
 } step;
 
-/* Applies the piece where the ranges of row and target meet; false if they don't. */
+/* beyond = 0 for a label that stays under the limit with the least front, else dead. */
+__attribute__((noinline)) static void find_beyond(const double *restrict label, size_t N, const double *restrict front,
+                                                  size_t room, double limit, int count, double *restrict beyond)
+{
+    for (size_t i = 0; i < (size_t)count; i++) {
+        const double head = label[TG_HEAD * N + i], tail = label[TG_TAIL * N + i];
+        double total =
+            larger(label[TG_E * N + i] + front[TG_PRE_E * room + i], label[TG_X * N + i] + front[TG_PRE_X * room + i]);
+        total = larger(total, head + tail + front[TG_PRE_BOTH * room + i]);
+        total = larger(total, larger(head + front[TG_PRE_HEAD * room + i], tail + front[TG_PRE_TAIL * room + i]));
+        beyond[i] = total < limit ? 0 : dead;
+    }
+}
+
+/* Applies the piece where the ranges of row and target meet; false if no label stays under the limit. */
 static bool apply(tg_tables *tables, int at, const tg_edge *edge, step *out)
 {
     const tg_problem *problem = tables->problem;
-    const size_t N = (size_t)problem->most_stages;
+    const size_t N = (size_t)problem->most_stages, room = tables->values_room;
     const tg_piece *piece = &problem->piece[edge->piece];
     const tg_row *row = &tables->rows.at[at], *target = &tables->rows.at[edge->target];
     const int s = piece->stage_count;
@@ -55,76 +64,62 @@ static bool apply(tg_tables *tables, int at, const tg_edge *edge, step *out)
     high = high < target->high - s ? high : target->high - s;
     if (low > high)
         return false;
-    double *to = tables->scratch;
+    double *to = tables->scratch, *beyond = to + TG_LABEL_COLUMNS * N;
     *out = (step){.content = &problem->content[piece->content],
                   .transfer_s = tables->transfers.at[(size_t)at * (size_t)problem->classes + (size_t)piece->rear_class],
                   .low = low,
                   .count = high - low + 1,
                   .front = target->at + (size_t)(low + s - target->low),
-                  .to = {to, to + N, to + 2 * N, to + 3 * N, to + 4 * N}};
+                  .labels = to,
+                  .beyond = beyond};
     tables->work += EDGE_WORK + out->count;
     tg_content_apply(problem, out->content, out->transfer_s, low, out->count,
-                     labels_at(tables, row->at + (size_t)(low - row->low)), out->to);
-    return true;
+                     tables->values + row->at + (size_t)(low - row->low), room, to, N);
+    find_beyond(to, N, tables->values + out->front, room, tables->limit, out->count, beyond);
+    for (int i = 0; i < out->count; i++)
+        if (beyond[i] == 0)
+            return true;
+    return false;
 }
 
-/* 0 for a label that stays under the limit with the least front, else dead. */
-static double beyond_limit(const tg_tables *tables, const step *edge, int i)
+static void take_least(double *restrict into, const double *restrict from, const double *restrict beyond, int count)
 {
-    const size_t at = edge->front + (size_t)i;
-    const double head = edge->to.head[i], tail = edge->to.tail[i];
-    double total = larger(edge->to.e[i] + tables->values[TG_PRE_E][at], edge->to.x[i] + tables->values[TG_PRE_X][at]);
-    total = larger(total, head + tail + tables->values[TG_PRE_BOTH][at]);
-    total = larger(total, larger(head + tables->values[TG_PRE_HEAD][at], tail + tables->values[TG_PRE_TAIL][at]));
-    return total < tables->limit ? 0 : dead;
+    for (int i = 0; i < count; i++)
+        into[i] = smaller(into[i], from[i] + beyond[i]);
 }
 
-/* Takes the labels under the limit into the target; whether there is any. */
-static bool take_suffixes(tg_tables *tables, const step *edge)
+/* Takes the labels under the limit into the target. */
+static void take_suffixes(tg_tables *tables, const step *edge)
 {
-    const tg_labels into = labels_at(tables, edge->front), to = edge->to;
-    bool any = false;
-    for (int i = 0; i < edge->count; i++) {
-        const double beyond = beyond_limit(tables, edge, i);
-        any |= beyond == 0;
-        into.head[i] = smaller(into.head[i], to.head[i] + beyond);
-        into.tail[i] = smaller(into.tail[i], to.tail[i] + beyond);
-        into.e[i] = smaller(into.e[i], to.e[i] + beyond);
-        into.x[i] = smaller(into.x[i], to.x[i] + beyond);
-        into.next_s[i] = smaller(into.next_s[i], to.next_s[i] + beyond);
-    }
-    return any;
+    const size_t N = (size_t)tables->problem->most_stages;
+    for (int column = 0; column < TG_LABEL_COLUMNS; column++)
+        take_least(tg_tables_column(tables, column) + edge->front, edge->labels + (size_t)column * N, edge->beyond,
+                   edge->count);
 }
 
-/* Takes into the row what fronts that start with this edge add; whether any stays under the limit. */
-static bool take_fronts(tg_tables *tables, const tg_row *row, const step *edge)
+/* Takes into the row what fronts that start with this edge add. */
+static void take_fronts(tg_tables *tables, const tg_row *row, const step *edge)
 {
-    const int N = tables->problem->most_stages;
-    const double *maps = edge->content->maps + edge->low;
+    const size_t N = (size_t)tables->problem->most_stages, room = tables->values_room;
     const double r = edge->content->r, e = edge->content->e, c2 = 2 * edge->transfer_s;
     const double starve = (tables->problem->microbatches - 1) * edge->transfer_s;
-    const size_t at = row->at + (size_t)(edge->low - row->low);
-    double *pre_head = tables->values[TG_PRE_HEAD] + at, *pre_tail = tables->values[TG_PRE_TAIL] + at;
-    double *pre_both = tables->values[TG_PRE_BOTH] + at, *pre_e = tables->values[TG_PRE_E] + at;
-    double *pre_x = tables->values[TG_PRE_X] + at;
-    bool any = false;
     for (int i = 0; i < edge->count; i++) {
-        if (beyond_limit(tables, edge, i) > 0)
+        if (edge->beyond[i] > 0)
             continue;
-        any = true;
-        const size_t front = edge->front + (size_t)i;
-        const double next_e = tables->values[TG_PRE_E][front], next_x = tables->values[TG_PRE_X][front];
+        const double *maps = edge->content->maps + edge->low + i, *front = tables->values + edge->front + i;
+        const double next_e = front[TG_PRE_E * room], next_x = front[TG_PRE_X * room];
         const double starved = larger(r + starve + next_e, e + starve + next_x);
-        const double head = larger(maps[TG_AH * N + i] + next_e, maps[TG_XH * N + i] + next_x);
-        const double tail = larger(maps[TG_AT * N + i] + next_e, maps[TG_XT * N + i] + next_x);
-        const double both = larger(maps[TG_A2 * N + i] + next_e, maps[TG_X2 * N + i] + next_x);
-        pre_head[i] = smaller(pre_head[i], c2 + larger(larger(head, starved), r + tables->values[TG_PRE_HEAD][front]));
-        pre_tail[i] = smaller(pre_tail[i], c2 + larger(larger(tail, starved), r + tables->values[TG_PRE_TAIL][front]));
-        pre_both[i] = smaller(pre_both[i], 2 * c2 + larger(both, 2 * r + tables->values[TG_PRE_BOTH][front]));
-        pre_e[i] = smaller(pre_e[i], c2 + larger(r + next_e, e + next_x));
-        pre_x[i] = smaller(pre_x[i], edge->content->f + edge->transfer_s + next_x);
+        const double head = larger(maps[TG_AH * N] + next_e, maps[TG_XH * N] + next_x);
+        const double tail = larger(maps[TG_AT * N] + next_e, maps[TG_XT * N] + next_x);
+        const double both = larger(maps[TG_A2 * N] + next_e, maps[TG_X2 * N] + next_x);
+        double *pre = tables->values + row->at + (edge->low - row->low) + i;
+        const double least[] = {c2 + larger(larger(head, starved), r + front[TG_PRE_HEAD * room]),
+                                c2 + larger(larger(tail, starved), r + front[TG_PRE_TAIL * room]),
+                                2 * c2 + larger(both, 2 * r + front[TG_PRE_BOTH * room]),
+                                c2 + larger(r + next_e, e + next_x), edge->content->f + edge->transfer_s + next_x};
+        for (size_t k = 0; k < TG_COLUMNS - TG_PRE_HEAD; k++)
+            pre[(TG_PRE_HEAD + k) * room] = smaller(pre[(TG_PRE_HEAD + k) * room], least[k]);
     }
-    return any;
 }
 
 /* Makes the edges of a group's pieces in front of a row. */
@@ -135,7 +130,7 @@ static tg_status make_edges_of(tg_tables *tables, int at, const tg_group *group,
     for (int p = group->begin; p < group->end; p++) {
         const tg_piece *piece = &problem->piece[p];
         tg_content *content = &problem->content[piece->content];
-        const tg_edge edge = {p, tg_tables_target(tables, row, piece)};
+        const tg_edge edge = {p, tg_tables_target(tables, row, piece), 0};
         if (edge.target < 0 || tables->rows.at[edge.target].high < tables->rows.at[edge.target].low)
             continue;
         const double c = tables->transfers.at[(size_t)at * (size_t)problem->classes + (size_t)piece->rear_class];
@@ -144,8 +139,10 @@ static tg_status make_edges_of(tg_tables *tables, int at, const tg_group *group,
         step applied;
         if (!tg_content_ready(tables->arena, problem, content))
             return tg_fail(err, TG_EMEMORY, "out of memory");
-        if (apply(tables, at, &edge, &applied) && take_suffixes(tables, &applied) &&
-            !tg_edges_push(&tables->edges, edge))
+        if (!apply(tables, at, &edge, &applied))
+            continue;
+        take_suffixes(tables, &applied);
+        if (!tg_edges_push(&tables->edges, edge))
             return tg_fail(err, TG_EMEMORY, "out of memory");
     }
     return TG_OK;
@@ -180,15 +177,17 @@ void tg_tables_suffix_pass(tg_tables *tables)
     clear_suffixes(tables);
     for (int i = tables->problem->atoms; i > 0; i--)
         for (int at = tables->head[i]; at >= 0 && !tg_halted(tables->halt, 1); at = tables->rows.at[at].next) {
-            tg_row *row = &tables->rows.at[at];
-            size_t kept = row->first_edge;
+            const tg_row *row = &tables->rows.at[at];
             for (size_t k = row->first_edge; k < row->first_edge + row->edges; k++) {
-                const tg_edge edge = tables->edges.at[k];
+                tg_edge *edge = &tables->edges.at[k];
                 step applied;
-                if (apply(tables, at, &edge, &applied) && take_suffixes(tables, &applied))
-                    tables->edges.at[kept++] = edge;
+                if (!(edge->least < tables->limit))
+                    continue;
+                if (apply(tables, at, edge, &applied))
+                    take_suffixes(tables, &applied);
+                else
+                    edge->least = tables->limit;
             }
-            row->edges = kept - row->first_edge;
         }
 }
 
@@ -196,17 +195,19 @@ void tg_tables_front_pass(tg_tables *tables)
 {
     for (int i = 1; i <= tables->problem->atoms; i++)
         for (int at = tables->head[i]; at >= 0 && !tg_halted(tables->halt, 1); at = tables->rows.at[at].next) {
-            tg_row *row = &tables->rows.at[at];
+            const tg_row *row = &tables->rows.at[at];
             for (int column = TG_PRE_HEAD; column < TG_COLUMNS; column++)
                 for (int n = 0; n <= row->high - row->low; n++)
-                    tables->values[column][row->at + (size_t)n] = dead;
-            size_t kept = row->first_edge;
+                    tg_tables_column(tables, column)[row->at + (size_t)n] = dead;
             for (size_t k = row->first_edge; k < row->first_edge + row->edges; k++) {
-                const tg_edge edge = tables->edges.at[k];
+                tg_edge *edge = &tables->edges.at[k];
                 step applied;
-                if (apply(tables, at, &edge, &applied) && take_fronts(tables, row, &applied))
-                    tables->edges.at[kept++] = edge;
+                if (!(edge->least < tables->limit))
+                    continue;
+                if (apply(tables, at, edge, &applied))
+                    take_fronts(tables, row, &applied);
+                else
+                    edge->least = tables->limit;
             }
-            row->edges = kept - row->first_edge;
         }
 }

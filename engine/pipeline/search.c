@@ -3,8 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* A step of the search costs several of the tables'. */
-enum { REBUILD_SHARE = 4 };
+/* A step of the search costs several of the tables', a label several of both. */
+enum { REBUILD_SHARE = 4, LABEL_WORK = 8 };
 
 tg_status tg_search_make(tg_arena *arena, tg_problem *problem, tg_tables *tables, tg_halt *halt, tg_search *out,
                          tg_error *err)
@@ -54,18 +54,6 @@ static tg_status complete(tg_search *search, double bound, tg_error *err)
     return TG_OK;
 }
 
-/* The least total of any sequence that ends in this label at n of the row. */
-static double total_bound(const tg_tables *tables, const tg_row *row, int n, tg_label label)
-{
-    if (n < row->low || n > row->high)
-        return INFINITY;
-    const size_t at = row->at + (size_t)(n - row->low);
-    double *const *values = tables->values;
-    double bound = fmax(label.x, fmax(label.e + values[TG_PRE_E][at], label.x + values[TG_PRE_X][at]));
-    bound = fmax(bound, label.head + label.tail + values[TG_PRE_BOTH][at]);
-    return fmax(bound, fmax(label.head + values[TG_PRE_HEAD][at], label.tail + values[TG_PRE_TAIL][at]));
-}
-
 static int by_bound(const void *a, const void *b)
 {
     const tg_candidate *x = a, *y = b;
@@ -88,19 +76,20 @@ static tg_status list_candidates(tg_search *search, const tg_row *row, int front
     const tg_tables *tables = search->tables;
     const int n = search->chain.count;
     const size_t base = search->candidates.count;
-    double next_s = n ? search->chain.time_s[n - 1] : 0;
-    const tg_labels from = {&behind.head, &behind.tail, &behind.e, &behind.x, &next_s};
+    const double from[] = {behind.head, behind.tail, behind.e, behind.x, n ? search->chain.time_s[n - 1] : 0};
     for (size_t k = row->first_edge; k < row->first_edge + row->edges; k++) {
         const tg_edge edge = tables->edges.at[k];
+        if (!(edge.least < search->target))
+            continue;
         const tg_piece *piece = &problem->piece[edge.piece];
         int size = problem->member_start[piece->kind + 1] - problem->member_start[piece->kind];
         if (n < piece->min_successors || n > piece->max_successors || search->used[piece->kind] == size)
             continue;
-        double c = outer_transfer_s(search, row, piece, front_class), ignored;
-        tg_label label;
-        tg_content_apply(problem, &problem->content[piece->content], c, n, 1, from,
-                         (tg_labels){&label.head, &label.tail, &label.e, &label.x, &ignored});
-        double bound = total_bound(tables, &tables->rows.at[edge.target], n + piece->stage_count, label);
+        const double c = outer_transfer_s(search, row, piece, front_class);
+        double to[TG_LABEL_COLUMNS];
+        tg_content_apply(problem, &problem->content[piece->content], c, n, 1, from, 1, to, 1);
+        const tg_label label = {to[TG_HEAD], to[TG_TAIL], to[TG_E], to[TG_X]};
+        double bound = tg_fronts_bound(tables, edge.target, n + piece->stage_count, piece->front_class, &label);
         if (bound < search->target && !tg_candidates_push(&search->candidates, (tg_candidate){(int)k, bound}))
             return tg_fail(err, TG_EMEMORY, "out of memory");
     }
@@ -158,11 +147,11 @@ static tg_status extend(tg_search *search, const tg_row *row, int front_class, t
             break;
         const tg_edge edge = tables->edges.at[candidate.edge];
         const tg_piece *piece = &problem->piece[edge.piece];
-        const tg_row *target = &tables->rows.at[edge.target];
         double c = outer_transfer_s(search, row, piece, front_class);
         tg_label label = tg_chain_push_content(&search->chain, &problem->content[piece->content], c, problem, behind);
         search->labels++;
-        if (total_bound(tables, target, search->chain.count, label) < search->target)
+        search->work += LABEL_WORK;
+        if (tg_fronts_bound(tables, edge.target, search->chain.count, piece->front_class, &label) < search->target)
             status = descend(search, piece, edge.target, label, err);
         search->chain.count = n;
     }

@@ -37,7 +37,7 @@ tg_status tg_tables_make(tg_arena *arena, tg_problem *problem, tg_halt *halt, tg
     out->usable_start = tg_arena_alloc(arena, L + 1, sizeof *out->usable_start);
     out->least_e = tg_arena_alloc(arena, L, sizeof *out->least_e);
     out->least_x = tg_arena_alloc(arena, L, sizeof *out->least_x);
-    out->scratch = tg_arena_alloc(arena, TG_PRE_HEAD * (size_t)problem->most_stages, sizeof *out->scratch);
+    out->scratch = tg_arena_alloc(arena, (TG_LABEL_COLUMNS + 1) * (size_t)problem->most_stages, sizeof *out->scratch);
     if (!out->index || !out->head || !out->usable || !out->usable_start || !out->least_e || !out->least_x ||
         !out->scratch)
         return out_of_memory(err);
@@ -53,8 +53,8 @@ bool tg_tables_fit_by_class(const tg_tables *tables)
 void tg_tables_free(tg_tables *tables)
 {
     free(tables->index);
-    for (int i = 0; i < TG_COLUMNS; i++)
-        free(tables->values[i]);
+    free(tables->values);
+    tg_fronts_free(&tables->fronts);
     tg_rows_free(&tables->rows);
     tg_edges_free(&tables->edges);
     tg_doubles_free(&tables->transfers);
@@ -275,7 +275,25 @@ static void find_fronts(tg_tables *tables)
         }
 }
 
-/* Gives each living row its place in the values; fronts add at each n what they add over all n. */
+/* Fronts add at each n what they add over all n, by the limit that the rows are made for. */
+static void clear_fronts(tg_tables *tables)
+{
+    const size_t room = tables->values_room;
+    for (int i = 0; i <= tables->problem->atoms; i++)
+        for (int at = tables->head[i]; at >= 0; at = tables->rows.at[at].next) {
+            const tg_row *row = &tables->rows.at[at];
+            for (int n = row->low; n <= row->high; n++) {
+                const size_t cell = row->at + (size_t)(n - row->low);
+                double *value = tables->values + cell;
+                value[TG_PRE_HEAD * room] = value[TG_PRE_TAIL * room] = row->pre_r;
+                value[TG_PRE_BOTH * room] = -dead;
+                value[TG_PRE_E * room] = row->pre_e;
+                value[TG_PRE_X * room] = row->pre_x;
+            }
+        }
+}
+
+/* Gives each living row its place in the values. */
 static tg_status place_values(tg_tables *tables, tg_error *err)
 {
     size_t count = 0;
@@ -285,26 +303,14 @@ static tg_status place_values(tg_tables *tables, tg_error *err)
         count += row->high >= row->low ? (size_t)(row->high - row->low + 1) : 0;
     }
     if (count > tables->values_room) {
-        tables->values_room = 0;
-        for (int i = 0; i < TG_COLUMNS; i++) {
-            free(tables->values[i]);
-            tables->values[i] = malloc((count + count / 2) * sizeof(double));
-            if (!tables->values[i])
-                return out_of_memory(err);
-        }
-        tables->values_room = count + count / 2;
+        free(tables->values);
+        tables->values = malloc(TG_COLUMNS * (count + count / 2) * sizeof *tables->values);
+        tables->values_room = tables->values ? count + count / 2 : 0;
+        if (!tables->values)
+            return out_of_memory(err);
     }
     tables->values_count = count;
-    for (size_t i = 0; i < tables->rows.count; i++) {
-        const tg_row *row = &tables->rows.at[i];
-        for (int n = row->low; n <= row->high; n++) {
-            size_t at = row->at + (size_t)(n - row->low);
-            tables->values[TG_PRE_HEAD][at] = tables->values[TG_PRE_TAIL][at] = row->pre_r;
-            tables->values[TG_PRE_BOTH][at] = -dead;
-            tables->values[TG_PRE_E][at] = row->pre_e;
-            tables->values[TG_PRE_X][at] = row->pre_x;
-        }
-    }
+    clear_fronts(tables);
     return TG_OK;
 }
 
@@ -313,14 +319,66 @@ static bool root_lives(const tg_tables *tables)
     const tg_row *root = tg_tables_root(tables);
     double most = -dead;
     for (int column = TG_PRE_HEAD; column < TG_COLUMNS; column++)
-        most = larger(most, tables->values[column][root->at]);
+        most = larger(most, tg_tables_column(tables, column)[root->at]);
     return most < tables->limit;
+}
+
+/* Lets go of dead edges, and of rows that no living edge leads to or from. */
+static void trim(tg_tables *tables)
+{
+    size_t kept = 0;
+    for (int i = tables->problem->atoms; i >= 0; i--)
+        for (int *link = &tables->head[i]; *link >= 0;) {
+            tg_row *row = &tables->rows.at[*link];
+            const size_t first = kept;
+            for (size_t k = row->first_edge; k < row->first_edge + row->edges; k++)
+                if (tables->edges.at[k].least < tables->limit)
+                    tables->edges.at[kept++] = tables->edges.at[k];
+            row->first_edge = first;
+            row->edges = kept - first;
+            if (row->edges || i == 0)
+                link = &row->next;
+            else
+                *link = row->next;
+        }
+    tables->edges.count = kept;
+}
+
+double tg_tables_least(const tg_tables *tables)
+{
+    const tg_label nothing = {0, 0, 0, 0};
+    return tg_fronts_bound(tables, tables->head[tables->problem->atoms], 0, 0, &nothing);
+}
+
+/* Once more from the back, now that the fronts are known by n, and the fronts apart. */
+static tg_status finish(tg_tables *tables, tg_error *err)
+{
+    if (!root_lives(tables) || tables->halt->stopped != TG_NOT_STOPPED)
+        return TG_OK;
+    tg_tables_suffix_pass(tables);
+    tg_status status = tg_fronts_make(tables, err);
+    if (status == TG_OK && tables->halt->stopped == TG_NOT_STOPPED && tg_tables_least(tables) < tables->limit)
+        tables->death = TG_ALIVE;
+    return status;
+}
+
+tg_status tg_tables_tighten(tg_tables *tables, double limit, tg_error *err)
+{
+    if (limit > tables->limit) /* what fronts add by a lower limit is too much */
+        clear_fronts(tables);
+    tables->limit = limit;
+    tables->work = 0;
+    tables->death = TG_NO_LABEL;
+    tg_tables_suffix_pass(tables);
+    tg_tables_front_pass(tables);
+    return finish(tables, err);
 }
 
 tg_status tg_tables_build(tg_tables *tables, double limit, bool by_class, tg_error *err)
 {
     const tg_problem *problem = tables->problem;
     tables->limit = limit;
+    tables->built = 0;
     tables->work = 0;
     tables->death = TG_NO_COVER;
     tables->classes = by_class ? problem->classes : 1;
@@ -346,11 +404,11 @@ tg_status tg_tables_build(tg_tables *tables, double limit, bool by_class, tg_err
     if (status != TG_OK || tables->halt->stopped != TG_NOT_STOPPED)
         return status;
     tg_tables_front_pass(tables);
-    if (!root_lives(tables))
+    if (!root_lives(tables) || tables->halt->stopped != TG_NOT_STOPPED)
         return TG_OK;
+    trim(tables);
+    tables->built = limit;
     tg_tables_suffix_pass(tables);
     tg_tables_front_pass(tables);
-    if (root_lives(tables))
-        tables->death = TG_ALIVE;
-    return TG_OK;
+    return finish(tables, err);
 }

@@ -8,8 +8,8 @@
 #ifndef TG_PIPELINE_TABLES_H
 #define TG_PIPELINE_TABLES_H
 
+#include "pipeline/fronts.h"
 #include "pipeline/halt.h"
-#include "pipeline/maxplus.h"
 #include "pipeline/reach.h"
 
 typedef struct {
@@ -26,19 +26,20 @@ typedef struct {
 /* A piece that may stand in front of a row's suffixes, and the row it leads to. */
 typedef struct {
     int piece, target;
+    double least; /* no sequence with it takes less */
 } tg_edge;
 
 TG_VEC(tg_rows, tg_row);
 TG_VEC(tg_edges, tg_edge);
 TG_VEC(tg_doubles, double);
 
-/* Columns of the values. */
-enum { TG_HEAD, TG_TAIL, TG_E, TG_X, TG_NEXT, TG_PRE_HEAD, TG_PRE_TAIL, TG_PRE_BOTH, TG_PRE_E, TG_PRE_X, TG_COLUMNS };
+/* Columns of the values behind those of a label. */
+enum { TG_PRE_HEAD = TG_LABEL_COLUMNS, TG_PRE_TAIL, TG_PRE_BOTH, TG_PRE_E, TG_PRE_X, TG_COLUMNS };
 
 /* How far a build got before nothing was left under the limit. */
 typedef enum { TG_NO_COVER, TG_NO_ROW, TG_NO_LABEL, TG_ALIVE } tg_death;
 
-typedef struct {
+typedef struct tg_tables {
     tg_arena *arena;
     tg_problem *problem;
     tg_halt *halt;
@@ -52,12 +53,14 @@ typedef struct {
     tg_rows rows;
     tg_edges edges;
     tg_doubles transfers; /* [row * problem->classes + rear class of the plan in front] */
-    double *values[TG_COLUMNS];
+    double *values;       /* TG_COLUMNS columns, values_room apart */
     size_t values_count, values_room;
-    double *scratch; /* TG_PRE_HEAD * most_stages */
-    double limit;
-    long work;      /* steps spent by the last build */
-    tg_death death; /* of the last build */
+    double *scratch; /* (TG_LABEL_COLUMNS + 1) * most_stages */
+    tg_fronts fronts;
+    double built;   /* limit that the rows and edges are made for; 0: of no use */
+    double limit;   /* at most that: the one of the values and fronts */
+    long work;      /* steps spent by the last build or tightening */
+    tg_death death; /* of the last build or tightening */
 } tg_tables;
 
 tg_status tg_tables_make(tg_arena *arena, tg_problem *problem, tg_halt *halt, tg_tables *out, tg_error *err);
@@ -67,12 +70,23 @@ void tg_tables_free(tg_tables *tables);
  * below the limit. After a halt the tables are of no use. */
 tg_status tg_tables_build(tg_tables *tables, double limit, bool by_class, tg_error *err);
 
+/* The same for a limit of at most `built`, over the rows and edges there are. */
+tg_status tg_tables_tighten(tg_tables *tables, double limit, tg_error *err);
+
+/* A lower bound on all sequences, by living tables. */
+double tg_tables_least(const tg_tables *tables);
+
 /* Whether rows by class are any finer, and not too many. */
 bool tg_tables_fit_by_class(const tg_tables *tables);
 
 static inline const tg_row *tg_tables_root(const tg_tables *tables)
 {
     return &tables->rows.at[tables->head[tables->problem->atoms]];
+}
+
+static inline double *tg_tables_column(const tg_tables *tables, int column)
+{
+    return tables->values + (size_t)column * tables->values_room;
 }
 
 /* For passes.c: the row that a piece leads to, -1 if there is none; and whether the row may have a piece of the group

@@ -49,7 +49,7 @@ end
 local function fit_type(runs, device, plugin)
   local start <const>, unknowns <const> = {}, {}
   local moe <const> = runs.setups[1].model.experts > 0
-  for _, one in ipairs(constants.list(device.arch, { moe = moe, stack = runs.setups[1].stack })) do start[one.name] = one.value end
+  for _, one in ipairs(constants.list(device, { moe = moe, stack = runs.setups[1].stack })) do start[one.name] = one.value end
   local network <const> = runs.setups[1].network
   start.network_share = network.network_share or start.network_share
   start.dp_network_share = network.dp_network_share or start.dp_network_share

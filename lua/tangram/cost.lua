@@ -171,7 +171,8 @@ local function engine_terms(prices, place, strategy)
   for _, terms in ipairs(entries) do peak_bytes = max(peak_bytes, terms.recompute_peak_bytes) end
   local lists <const> = {
     time_s = {}, recompute_s = {}, static_bytes = {}, inflight_bytes = {}, recomputed_inflight_bytes = {}, transient_bytes = {},
-    recompute_peak_bytes = {}, recomputable = {}, rows = place.rows, stage_s = constants.stage_s, stage_static_bytes = constants.static_bytes,
+    recompute_peak_bytes = {}, recomputable = {}, rows = place.rows, stage_s = constants.stage_s,
+    stage_static_bytes = constants.static_bytes,
     capacity_bytes = place.ctx.capacity_bytes, microbatches = place.ctx.microbatches,
     stage_step_s = constants.step_s, stage_reduce_s = constants.reduce_s, reduce_share = constants.reduce_share,
     step_s = constants.reduce_share and {}, reduce_s = constants.reduce_share and {},

@@ -1,6 +1,7 @@
 --- Predictions of measured runs beside what was measured (tangram validate).
 local core <const> = require "tangram.core"
 local loader <const> = require "tangram.loader"
+local planned <const> = require "tangram.measured.planned"
 local predict <const> = require "tangram.measured.predict"
 local rows <const> = require "tangram.measured.rows"
 local setup <const> = require "tangram.measured.setup"
@@ -43,8 +44,8 @@ end
 --- The prediction of one row.
 ---@param row table of measured.rows
 ---@param plugin table a loaded cost model
----@param options { p2p: string?, gpus: table<string, table>? }?
----@return table { id, measured_s, predicted_s, measured_bytes, predicted_bytes, reason, suspect, suspect_memory, assumed, parts }
+---@param options { p2p: string?, gpus: table<string, table>?, cost: string|table? }?
+---@return table { id, measured_s, predicted_s, measured_bytes, predicted_bytes, reason, suspect, suspect_memory, assumed, parts, shape }
 function validate.row(row, plugin, options)
   options = options or {}
   local result <const> = {
@@ -54,8 +55,9 @@ function validate.row(row, plugin, options)
   local ok <const>, why <const> = pcall(function()
     local s <const> = setup.of(row, options.gpus or {})
     result.assumed, result.measured_s = s.assumed, measured_s(row, s)
-    local prediction <const> = predict.of(s, plugin, options.p2p or "overlapped")
+    local prediction <const> = s.search and planned.of(s, options.cost or "analytic") or predict.of(s, plugin, options.p2p or "overlapped")
     result.predicted_s, result.predicted_bytes, result.parts = prediction.seconds, prediction.bytes, prediction.parts
+    result.shape = prediction.shape
   end)
   if not ok then
     if type(why) ~= "string" or why:find "^[%w_./]+:%d+: " then error(("internal: %s: %s"):format(row.id, tostring(why)), 0) end
@@ -113,20 +115,32 @@ function validate.group(results, by, name)
     memory = summary.of(memories) }
 end
 
---- Predicts every row of a CSV text.
----@param text string
----@param where string the file, for messages
+--- Predicts every row of some files (measured.rows); a run that several of them list counts once.
+---@param files { text: string, where: string }[]
 ---@param options { cost: string|table?, by: string?, p2p: string?, gpus: table? }?
 ---@return table { rows, groups, all, warnings }
-function validate.run(text, where, options)
+function validate.files(files, options)
   options = options or {}
   local plugin <const> = loader.load("cost", options.cost or "analytic")
-  local list <const>, warnings <const> = rows.parse(text, where)
-  local results <const> = {}
-  for i, row in ipairs(list) do results[i] = validate.row(row, plugin, options) end
+  local results <const>, warnings <const>, first_in <const> = {}, {}, {}
+  for _, file in ipairs(files) do
+    local list <const>, said <const> = rows.read(file.text, file.where)
+    table.move(said, 1, #said, #warnings + 1, warnings)
+    for _, row in ipairs(list) do
+      local before <const> = first_in[row.id]
+      first_in[row.id] = before or file.where
+      if before and before ~= file.where then row.wrong = "a run of " .. before .. " as well" end
+      results[#results + 1] = validate.row(row, plugin, options)
+    end
+  end
   local by <const> = options.by or "source"
   return { rows = results, groups = group(results, by, group_of[by]), all = validate.group(results, "all", "all"), warnings = warnings }
 end
+
+--- The same of one file's text.
+---@param text string
+---@param where string the file, for messages
+function validate.run(text, where, options) return validate.files({ { text = text, where = where } }, options) end
 
 local function or_null(value) return value == nil and core.null or value end
 

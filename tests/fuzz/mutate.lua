@@ -1,4 +1,5 @@
---- Feeds damaged input to every parser that Lua reaches: `build/tangram tests/fuzz/mutate.lua SECONDS [SEED]`.
+--- Feeds damaged input to every parser that Lua reaches: `build/tangram tests/fuzz/mutate.lua SECONDS [SEED [NAME]]`, to that of
+--- NAME alone if given.
 --- Found is a crash, more than a second, or an error that is not one line written for people. The last line says how many
 --- inputs were tried; a find stops the run with status 1 and leaves the input in build/fuzz-find.txt.
 local core <const> = require "tangram.core"
@@ -15,7 +16,9 @@ end
 --- A parser takes text; it returns what it read, returns nil and a sentence, or raises a sentence.
 local targets <const> = {}
 
-local function target(name, seeds, parse) targets[#targets + 1] = { name = name, seeds = seeds, parse = parse } end
+local function target(name, seeds, parse)
+  if not arg[3] or arg[3] == name then targets[#targets + 1] = { name = name, seeds = seeds, parse = parse } end
+end
 
 --- A parser of a Lua table, by way of JSON.
 local function of_table(check)
@@ -111,6 +114,7 @@ local numbers <const> = {
 }
 local tokens <const> = {
   "null", "true", "{}", "[]", '""', '"x"', "[[[[", '{"a":', ",", "\0", "\n", "\\u0000", "\xff\xfe", '"\\ud800"', "é", "%s%n", "-", "e", " ",
+  "\t", "GPU0", " X ", "NV12", "N/A", "[N/A]", "# ", "<pci>", "<!--", "\27[4m", "\r\n", "(", "[001-003]",
 }
 
 local function pick(list) return list[math.random(#list)] end
@@ -157,6 +161,14 @@ local mutations <const> = {
     local at <const> = math.random(#text + 1)
     return text:sub(1, at - 1) .. text:sub(first, last) .. text:sub(at)
   end,
+  function(text) -- a line gone, or there twice
+    local spots <const> = {}
+    for first, last in text:gmatch "()[^\n]*\n()" do spots[#spots + 1] = { first, last } end
+    if #spots == 0 then return text end
+    local spot <const> = pick(spots)
+    local line <const> = math.random(2) == 1 and "" or text:sub(spot[1], spot[2] - 1):rep(2)
+    return text:sub(1, spot[1] - 1) .. line .. text:sub(spot[2])
+  end,
   function(text) return text:sub(1, math.random(0, #text)) end,
   function(text)
     local at <const> = math.random(#text + 1)
@@ -187,6 +199,7 @@ local function found(one, text, what)
   os.exit(1, true)
 end
 
+if #targets == 0 then error(("no parser '%s'"):format(arg[3]), 0) end
 for _, one in ipairs(targets) do
   for _, text in ipairs(one.seeds) do
     local ok <const>, value <const>, why <const> = pcall(one.parse, text)

@@ -3,6 +3,7 @@ local core <const> = require "tangram.core"
 local islands <const> = require "tangram.islands"
 local join <const> = require "tangram.input.join"
 local kinds <const> = require "tangram.input.kinds"
+local support <const> = require "tests.spec.support"
 local model <const> = require "tangram.model"
 local output <const> = require "tangram.output"
 local plans <const> = require "tests.spec.fixtures.plans"
@@ -78,6 +79,14 @@ describe("clusters", function()
     assert.matches("InfiniBand (25.0 GB/s) and Ethernet (25.0 GB/s) are other transports", table.concat(notes, "\n"), 1, true)
   end)
 
+  it("C42: NUMA ids are labels, their number says nothing", function()
+    local function facts_of(first, second)
+      return assert(kinds.read(("\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n"
+        .. "GPU0\t X \tNV18\t0-71\t%s\nGPU1\tNV18\t X \t72-143\t%s\n"):format(first, second)))
+    end
+    assert.same(facts_of("0\t\tN/A", "0\t\tN/A"), facts_of("0,4-11\t\t4", "1,12-19\t\t12"))
+  end)
+
   it("C60: NVLink in pairs alone is not taken for NVLink between all, whatever the part", function()
     local topo <const> = "\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity\nGPU0\t X \tNV12\tNODE\tNODE\t0\nGPU1\tNV12\t X \tNODE\tNODE\t0\n"
       .. "GPU2\tNODE\tNODE\t X \tNV10\t0\nGPU3\tNODE\tNODE\tNV10\t X \t0\n"
@@ -87,6 +96,26 @@ describe("clusters", function()
     assert.is_true((rates["4"] or rates["3"]) < 32e9)
     local _, notes <const> = joined { { "g.csv", csv(4, "NVIDIA A100-SXM4-40GB", 40960), "r1" } }
     assert.matches("no file says how its GPUs are linked: NVLink3 x12 is taken between all of them", table.concat(notes, "\n"), 1, true)
+  end)
+
+  it("C60: the plan keeps its groups within the pairs, where NVLink between all would take all four", function()
+    local folder <const> = support.folder()
+    local config <const> = support.write(folder .. "/model.json", '{"model_type":"llama","hidden_size":4096,"num_hidden_layers":20,'
+      .. '"num_attention_heads":32,"num_key_value_heads":8,"intermediate_size":14336,"vocab_size":32000}')
+    local function stages_of(across)
+      local topo <const> = ("GPU0 GPU1 GPU2 GPU3\nGPU0 X NV12 A A\nGPU1 NV12 X A A\nGPU2 A A X NV10\nGPU3 A A NV10 X\n"):gsub("A", across)
+      local made <const> = assert(joined { { "topo.txt", topo, "r1" }, { "g.csv", csv(4, "NVIDIA A100-SXM4-40GB", 40960), "r1" } })
+      local path <const> = support.write(folder .. "/cluster.json", require "tangram.cluster".to_json(made))
+      local status <const>, out <const> = support.run(("tangram plan --model %s --cluster %s --global-batch 4 --seq-len 4096 --json -")
+        :format(config, path))
+      assert.equal(0, status)
+      local groups <const> = {}
+      for i, stage in ipairs(core.json_decode(out).stages) do groups[i] = stage.gpus[1].indices end
+      return groups
+    end
+    assert.same({ { 0, 1 }, { 2, 3 } }, stages_of "NODE")
+    assert.same({ { 0, 1, 2, 3 } }, stages_of "NV10")
+    support.remove(folder)
   end)
 end)
 

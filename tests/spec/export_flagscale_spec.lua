@@ -75,7 +75,7 @@ describe("export to FlagScale", function()
 
   it("gives back the plan, whatever legal plan it is", function()
     math.randomseed(72)
-    for _ = 1, support.scale(200) do
+    for _ = 1, support.scale(100) do
       local plan <const> = plans.random(false)
       plan.training.attention = "unfused"
       for _, stage in ipairs(plan.stages) do

@@ -74,6 +74,21 @@ describe("export to Slurm", function()
     assert.same({ "x-v2:0", "x-v2:1", "x-v2:2", "x-v2:3" }, stages[2].gpus)
   end)
 
+  it("parts an island's nodes of which the plan uses unlike numbers of GPUs", function()
+    local plan <const> = plans.three_stages {
+      nodes = { { "v1", "v100-sxm2-32", 4 }, { "v2", "v100-sxm2-32", 4 } }, islands = { { "v", { "v1", "v2" } } },
+      stages = {
+        { island = "v", gpus = { { "v1", { 0, 1 } } }, layers = 10, strategy = { tp = 2, sp = true } },
+        { island = "v", gpus = { { "v1", { 2, 3 } } }, layers = 8, strategy = { tp = 2, sp = true } },
+        { island = "v", gpus = { { "v2", { 0, 1 } } }, layers = 6, strategy = { tp = 2, sp = true } },
+      },
+    }
+    local calls <const>, components <const> = submitted(plan, {})
+    assert.same({ { "gpu:4", "v1" }, { "gpu:2", "v2" } }, { { components[1].gres, components[1].nodelist },
+      { components[2].gres, components[2].nodelist } })
+    assert.same(placed.plan(plan), (placed.megatron(scripts.processes(calls))))
+  end)
+
   it("leaves the choice of GPUs to Slurm where some of a node's are asked for", function()
     local plan <const> = plans.three_stages {
       stages = {

@@ -51,6 +51,22 @@ describe("tangram export", function()
     assert.is_nil(io.open(folder .. "/out/README.md"))
   end)
 
+  it("writes no name into a script that the shell would run", function()
+    local plan <const> = plans.three_stages { islands = { { "a\nrm -rf x", { "a1" } }, { "v", { "v1" } } }, stages = {
+      { island = "a\nrm -rf x", gpus = { { "a1", { 0, 1, 2, 3 } } }, layers = 12, strategy = { tp = 4, sp = true } },
+      { island = "v", gpus = { { "v1", { 0, 1, 2, 3 } } }, layers = 12, strategy = { tp = 4, sp = true } } } }
+    plan.model.name = "m\ntouch y"
+    for _, file in ipairs(output.render(plan, "slurm").files) do
+      assert.is_nil(file.text:find("\nrm", 1, true) or file.text:find("\ntouch", 1, true))
+    end
+    for _, name in ipairs { "a1;touch x", "a1\n", "$(touch x)", "a 1", "-o", "" } do
+      plan.stages[1].gpus[1].node, plan.cluster.nodes[1].name = name, name
+      local ok <const>, why <const> = pcall(output.render, plan, "megatron")
+      assert.is_false(ok)
+      assert.matches(name == "" and "name" or "stages%[0%].gpus%[0%].node: got '.*', expected the name or address of a host", why)
+    end
+  end)
+
   it("names the nearest word for what it does not know", function()
     local function refused(words, message)
       local status <const>, _, stderr <const> = export(plans.three_stages(), words)

@@ -7,6 +7,15 @@ describe("help", function()
 
   it("lists the commands", function() assert.is_true(#commands >= 9) end)
 
+  it("of cluster import lists what it reads", function()
+    local status <const>, out <const> = support.run "tangram cluster import --help"
+    assert.equal(0, status)
+    assert.matches("Example: tangram cluster import", out, 1, true)
+    for _, module in ipairs(require "tangram.input.kinds") do
+      assert.matches("\n  " .. require "tangram.input.kinds".reader(module).kind .. " ", out, 1, true)
+    end
+  end)
+
   for _, name in ipairs(commands) do
     local full <const> = ({ cluster = "cluster show", model = "model show" })[name] or name
     it("of " .. full .. " has an example", function()

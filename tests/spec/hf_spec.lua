@@ -88,6 +88,39 @@ describe("Hugging Face config.json", function()
     assert.near(20.91, core.model_parameters(d) / 1e9, 0.005)
   end)
 
+  it("gives the published sizes of families with keys of their own", function()
+    local scout <const> = { model_type = "llama4_text", hidden_size = 5120, num_hidden_layers = 48, num_attention_heads = 40,
+      num_key_value_heads = 8, head_dim = 128, intermediate_size = 8192, intermediate_size_mlp = 16384, num_local_experts = 16,
+      num_experts_per_tok = 1, interleave_moe_layer_step = 1, attention_chunk_size = 8192, vocab_size = 202048,
+      tie_word_embeddings = false }
+    local maverick <const> = with(scout, { num_local_experts = 128, interleave_moe_layer_step = 2 })
+    local moe <const> = { num_attention_heads = 32, num_key_value_heads = 8, tie_word_embeddings = false, sliding_window = core.null }
+    local published <const> = { -- billions, to the digits that stand in their reports or model cards
+      { scout, 107.77, 0.01 }, { maverick, 400.7, 0.1 },
+      { with(moe, { model_type = "olmoe", hidden_size = 2048, num_hidden_layers = 16, num_attention_heads = 16, num_key_value_heads = 16,
+        intermediate_size = 1024, num_experts = 64, num_experts_per_tok = 8, vocab_size = 50304 }), 6.919, 0.001 },
+      { with(moe, { model_type = "phimoe", hidden_size = 4096, num_hidden_layers = 32, intermediate_size = 6400, num_local_experts = 16,
+        num_experts_per_tok = 2, vocab_size = 32064 }), 41.87, 0.01 },
+      { with(moe, { model_type = "minimax_m2", hidden_size = 3072, num_hidden_layers = 62, num_attention_heads = 48, head_dim = 128,
+        intermediate_size = 1536, num_local_experts = 256, num_experts_per_tok = 8, vocab_size = 200064 }), 228.7, 0.05 },
+      { { model_type = "gptj", n_embd = 4096, n_layer = 28, n_head = 16, vocab_size = 50400 }, 6.05, 0.005 },
+      { { model_type = "gpt_neo", hidden_size = 2560, num_layers = 32, num_heads = 20, vocab_size = 50257,
+        max_position_embeddings = 2048, intermediate_size = core.null }, 2.65, 0.005 },
+      { { model_type = "mpt", d_model = 4096, n_heads = 32, n_layers = 32, vocab_size = 50432 }, 6.65, 0.005 },
+      { { model_type = "stablelm", hidden_size = 2560, num_hidden_layers = 32, num_attention_heads = 32, intermediate_size = 6912,
+        vocab_size = 50304 }, 2.795, 0.001 },
+      { { model_type = "olmo", hidden_size = 4096, num_hidden_layers = 32, num_attention_heads = 32, intermediate_size = 11008,
+        vocab_size = 50304 }, 6.888, 0.001 },
+    }
+    for _, case in ipairs(published) do assert.near(case[2], billions(case[1]), case[3]) end
+    local d <const> = read(with(maverick, { num_hidden_layers = 8 }))
+    assert.same({ "1 dense 1 moe 1 dense 1 moe 1 dense 1 moe 1 dense 1 moe", "3 sliding 1 full 3 sliding 1 full", 8192, 16384, 8192 },
+      { runs(d.layer_mlp), runs(d.layer_attention), d.window, d.ffn, d.shared_expert_ffn })
+    assert.equal("1 full 7 sliding", runs(read(with(maverick, { num_hidden_layers = 8,
+      no_rope_layers = { 0, 1, 1, 1, 1, 1, 1, 1 } })).layer_attention))
+    assert.equal("2 dense 1 moe 5 dense", runs(read(with(maverick, { num_hidden_layers = 8, moe_layers = { 2 } })).layer_mlp))
+  end)
+
   it("counts what a token meets as published: 3.3 B, 12.9 B and, without the embedding's rows, 37 B and 3.6 B", function()
     for _, case in ipairs { { qwen3_moe, 3.3, 0 }, { mixtral, 12.9, 0 }, { deepseek, 37, 1 }, { gpt_oss, 3.6, 1 } } do
       local d <const> = read(case[1])

@@ -101,6 +101,9 @@ describe("joining files of a cluster", function()
     assert.equal(1, #made.nodes)
     assert.matches("node a2: left out: state DRAIN\nnode c1: left out: no GPU", notes, 1, true)
     assert.equal(2, #joined({ source }, { bytes_per_s = ALL.bytes_per_s, keep = { "a2", "c1" } }).nodes)
+    local _, few <const> = joined({ source }, { only = { "a1" } })
+    assert.is_nil(few:find "left out")
+    refused({ source }, { only = { "a1", "a9" } }, "--only: no file names a node 'a9'")
     refused({ facts("s", "slurm-nodes", { node("a2", 4, "t4", { left_out = "state DOWN" }) }) }, ALL, "a2: left out: state DOWN")
   end)
 
@@ -177,11 +180,15 @@ describe("rates between nodes", function()
     assert.matches("the topology tells no rates, and changes none without --bytes-per-s leaf=RATE", notes, 1, true)
   end)
   it("are those of NVLink inside its domain", function()
-    local function tray(name, domain) return node(name, 4, "NVIDIA GB200", { groups = { domain } }) end
+    local function tray(name, domain) return node(name, 4, "NVIDIA GB200", { nvlink_domain = domain }) end
     local found <const> = network({ tray("t1", "d.1"), tray("t2", "d.1"), tray("t3", "d.2"), tray("t4", "d.2") }, ALL)
     assert.equal(10e9, found.default.bytes_per_s) -- four pairs of six
     assert.equal(2, #found.links)
     assert.same({ ["1"] = 900e9, ["2"] = 1800e9, ["4"] = 3600e9 }, found.links[1].bytes_per_s)
+    local blocks <const> = { kind = "block", leaves = { { switch = "b1", nodes = { "t1", "t2", "h1" } } }, parents = {} }
+    local mixed <const> = network({ tray "t1", tray "t2", node("h1", 4, "NVIDIA H200") }, ALL, { switches = blocks })
+    assert.equal(10e9, mixed.default.bytes_per_s)
+    assert.same({ "t1", "t2" }, { mixed.links[1].between[1], mixed.links[1].between[2] })
   end)
   it("are measured ones where nccl-tests ran, never above what cards carry", function()
     local function run(more)

@@ -8,7 +8,7 @@ local core <const> = require "tangram.core"
 local constants <const> = {}
 
 --- Software whose runs were fitted apart from each other.
-constants.stacks = { "megatron", "megatron-deepspeed", "fsdp", "oneflow" }
+constants.stacks = { "megatron", "megatron-deepspeed", "fsdp", "oneflow", "alpa" }
 
 local GIB <const> = 2 ^ 30
 local UNDETERMINED <const> = "carried over, not determined by data"
@@ -37,7 +37,7 @@ local known <const> = {
   { "dp_latency_s", "s", 50e-6 }, -- of the gradients' reduction, times log2 of the ranks
   { "reduce_overlaps", "", 0 }, -- 1: the reduction hides behind the last microbatch's backward
   { "fsdp_exposed", "", 1 }, -- of ZeRO-2/3 traffic inside a microbatch that compute does not hide, at least
-  { "cp_exposed", "", 1 }, -- of the ring exchange of keys and values that attention does not hide
+  { "cp_exposed", "", 0.1 }, -- of the ring exchange of keys and values that attention does not hide, at least
   { "ep_network_share", "", 1 }, -- time of an all-to-all between nodes over that of its bytes
   { "ep_latency_s", "s", 58e-6 }, -- of an all-to-all
   { "recompute_share", "", 1 }, -- time of a recomputed forward over the first one
@@ -52,26 +52,30 @@ local known <const> = {
 local a100 <const> = {
   source = "422 A100 runs: vTrain, BigScience, llm-foundry, Narayanan et al. 2021, Korthikanti et al. 2022",
   fitted = {
-    gemm_efficiency = 0.93, flash_efficiency = 0.439, flash_backward_factor = 1.6, memory_efficiency = 0.612, launch_s = 1.12e-3,
-    launch_rank_s = 31e-6, tp_link_share = 0.95, tp_latency_s = 65e-6, dp_link_share = 0.705,
+    gemm_efficiency = 0.898, flash_efficiency = 0.443, flash_backward_factor = 1.6, memory_efficiency = 0.613, launch_s = 1.12e-3,
+    launch_rank_s = 32e-6, tp_link_share = 0.826, tp_latency_s = 62e-6, dp_link_share = 0.85,
   },
+}
+--- Grouped products of experts, in BF16: below dense ones by a fifth.
+local a100_moe <const> = {
+  source = "48 A100 runs of LAER-MoE with experts, fully sharded and static", base = a100, fitted = { gemm_efficiency = 0.76 },
 }
 local h100_dense <const> = {
   source = "24 H100 runs of Megatron-Core: Megatron-Bridge, Megatron-LM, NeMo",
   fitted = {
     gemm_efficiency = 0.904, flash_efficiency = 0.715, flash_backward_factor = 1.085, memory_efficiency = 0.435, tp_link_share = 0.95,
-    dp_link_share = 0.346, step_s = 3.2e-3, fp8_gain = 1.93, cp_exposed = 0.051, network_share = 1,
+    dp_link_share = 0.346, step_s = 3.2e-3, fp8_gain = 1.93, cp_exposed = 0.1, network_share = 1,
   },
   default = {
     launch_s = 0.3e-3, reduce_overlaps = 1, fsdp_exposed = 0.236, ep_network_share = 0.39, logit_bytes = 6, tp_backward_exposed = 0.5,
   },
 }
---- Those runs are all FP8 and tell the product of efficiency and gain, 0.777. It is split so that grouped products in BF16 stay
---- below dense ones by a fifth; small experts gain little from FP8.
+--- Those runs are all FP8 and tell the product of efficiency and gain, 0.777. It is split so that grouped products in BF16 are to
+--- dense ones as on A100; small experts gain little from FP8.
 local h100_moe <const> = {
   source = "8 H100 runs of Megatron-Bridge with experts, FP8", base = h100_dense,
   fitted = {
-    gemm_efficiency = 0.7, fp8_gain = 1.11, memory_efficiency = 0.411, kernel_s = 8.7e-6, ep_network_share = 0.39, ep_latency_s = 54e-6,
+    gemm_efficiency = 0.743, fp8_gain = 1.046, memory_efficiency = 0.411, kernel_s = 8.7e-6, ep_network_share = 0.39, ep_latency_s = 54e-6,
   },
 }
 local h100_fsdp <const> = {
@@ -85,14 +89,14 @@ local h100_fsdp <const> = {
 local gh200 <const> = {
   source = "25 GH200 runs of Sailor (Megatron-DeepSpeed in FP32)",
   fitted = {
-    gemm_efficiency = 0.93, memory_efficiency = 0.363, launch_s = 1.42e-3, tp_link_share = 0.675, tp_latency_s = 189e-6, step_s = 1.2e-3,
+    gemm_efficiency = 0.9, memory_efficiency = 0.522, launch_s = 1.35e-3, tp_link_share = 0.66, tp_latency_s = 145e-6, step_s = 0.65e-3,
   },
 }
 local b200 <const> = {
   source = "33 B200 runs of SimuMax (Megatron-Core)",
   fitted = {
     gemm_efficiency = 0.547, flash_efficiency = 0.521, flash_backward_factor = 1.464, memory_efficiency = 0.801, kernel_s = 18.4e-6,
-    tp_link_share = 0.398, dp_link_share = 0.398, step_s = 3.9e-3, cp_exposed = 0.526, ep_latency_s = 82e-6, context_bytes = 1.16 * GIB,
+    tp_link_share = 0.398, dp_link_share = 0.398, step_s = 3.9e-3, cp_exposed = 1, ep_latency_s = 82e-6, context_bytes = 1.16 * GIB,
   },
   default = { launch_s = 0.2e-3, reduce_overlaps = 1, fsdp_exposed = 0.236, logit_bytes = 6, ep_network_share = 1 },
 }
@@ -113,14 +117,22 @@ local v100_oneflow <const> = {
 }
 local v100_deepspeed <const> = {
   source = "34 runs of AMP on V100 and T4 together (Megatron-DeepSpeed)", base = v100,
-  fitted = { gemm_efficiency = 0.8, memory_efficiency = 0.73, launch_s = 2.6e-3, tp_link_share = 0.55, step_s = 12e-3 },
+  fitted = { gemm_efficiency = 0.8, memory_efficiency = 0.77, launch_s = 2.4e-3, tp_link_share = 0.6, step_s = 9.5e-3 },
+}
+local v100_alpa <const> = {
+  source = "24 V100 runs of Alpa (XLA)", base = v100,
+  fitted = { gemm_efficiency = 0.784, memory_efficiency = 0.812, launch_s = 1.1e-3, tp_link_share = 0.56, dp_link_share = 0.381 },
 }
 local t4 <const> = {
   source = "37 T4 runs of AMP (Megatron-DeepSpeed)",
   fitted = {
-    gemm_efficiency = 0.747, memory_efficiency = 0.409, launch_s = 2.91e-3, launch_rank_s = 19e-6, pcie_link_share = 0.275,
-    step_s = 1.1e-3, network_share = 0.319, dp_network_share = 0.264,
+    gemm_efficiency = 0.747, memory_efficiency = 0.404, launch_s = 2.89e-3, launch_rank_s = 30e-6, pcie_link_share = 0.249,
+    step_s = 1.1e-3, network_share = 0.336, dp_network_share = 0.284,
   },
+}
+local geforce_turing <const> = {
+  source = "Sailor's profiles of OPT-350M's layers on Titan RTX and RTX 2080 Ti (FP32)", base = t4,
+  fitted = { gemm_efficiency = 0.93, memory_efficiency = 0.65, launch_s = 1.4e-3 },
 }
 local amd <const> = { source = "best GEMM of MI300X, stas00/ml-engineering", fitted = { gemm_efficiency = 0.51 } }
 local gaudi <const> = { source = "best GEMM of Gaudi 3, stas00/ml-engineering", fitted = { gemm_efficiency = 0.74 } }
@@ -129,17 +141,20 @@ local gaudi <const> = { source = "best GEMM of Gaudi 3, stas00/ml-engineering", 
 --- `megatron`. An architecture with no runs of its own borrows the nearest one's sets, as defaults; any other has the values of
 --- `known`.
 local architectures <const> = {
-  Ampere = { megatron = a100 },
+  Ampere = { megatron = a100, moe = a100_moe },
   Ada = { megatron = a100, borrowed = true },
   Hopper = { megatron = h100_dense, moe = h100_moe, fsdp = h100_fsdp, ["megatron-deepspeed"] = gh200 },
   Blackwell = { megatron = b200 },
-  Volta = { megatron = v100, oneflow = v100_oneflow, ["megatron-deepspeed"] = v100_deepspeed },
+  Volta = { megatron = v100, oneflow = v100_oneflow, ["megatron-deepspeed"] = v100_deepspeed, alpa = v100_alpa },
   Turing = { megatron = t4 },
+  ["Turing, 250 W"] = { megatron = geforce_turing }, -- a T4 has 70 W
   CDNA2 = { megatron = amd, borrowed = true },
   CDNA3 = { megatron = amd },
   Gaudi2 = { megatron = gaudi, borrowed = true },
   Gaudi3 = { megatron = gaudi },
 }
+
+local of_key <const> = { ["titan-rtx"] = "Turing, 250 W", rtx2080ti = "Turing, 250 W", rtx2080 = "Turing, 250 W" }
 
 local function find(set, name)
   while set do
@@ -150,11 +165,11 @@ local function find(set, name)
 end
 
 --- All constants of a GPU, for the cost model and for the plan's list.
----@param arch string architecture of the catalogue
+---@param device { arch: string, key: string? } record of the catalogue
 ---@param use { moe: boolean, stack: string }
 ---@return table[] { name, value, unit, from, source }, always in the same order
-function constants.list(arch, use)
-  local family <const> = architectures[arch]
+function constants.list(device, use)
+  local family <const> = architectures[of_key[device.key] or device.arch]
   local set <const> = family and (use.stack ~= "megatron" and family[use.stack] or use.moe and family.moe or family.megatron)
   local list <const> = {}
   for i, one in ipairs(known) do

@@ -47,7 +47,7 @@ return {
     source = "NVIDIA V100 datasheet (V100S column)" },
   { key = "rtx2080ti", names = { "GeForce RTX 2080 Ti" },
     vendor = "NVIDIA", arch = "Turing", compute_capability = "7.5",
-    fp16_flops = 53.8e12,
+    fp16_flops = 53.8e12, fp32_flops = 13.4e12,
     memory_bytes = 11264 * MIB, memory_bytes_per_s = 616e9,
     link = "NVLink2 bridge x2 (pairs)", link_bytes_per_s = 50e9, bridge = true, pcie_bytes_per_s = 15.75e9,
     source = "NVIDIA Turing architecture whitepaper",

@@ -38,14 +38,15 @@ return {
   --- `dp_network_share` the gradients' reduction at the end of a step. Fitted together with a GPU's constants on measured runs;
   --- with no entry, those of the GPU's set hold.
   reached = {
-    ["ethernet-100"] = { network_share = 1, dp_network_share = 0.352, source = "79 runs of vTrain on 64 to 512 A100" },
-    ["omni-path"] = { network_share = 0.339, dp_network_share = 0.103, source = "72 runs of BigScience on 320 and 384 A100" },
-    ["ib-hdr"] = { network_share = 0.552, dp_network_share = 0.276,
+    ["ethernet-100"] = { network_share = 0.96, dp_network_share = 0.42, source = "79 runs of vTrain on 64 to 512 A100" },
+    ["omni-path"] = { network_share = 0.41, dp_network_share = 0.111, source = "72 runs of BigScience on 320 and 384 A100" },
+    ["ib-hdr"] = { network_share = 0.76, dp_network_share = 0.308,
       source = "11 runs of Narayanan et al. 2021 and Korthikanti et al. 2022" },
-    ["roce"] = { network_share = 0.914, source = "100 runs of llm-foundry on A100" },
+    ["roce"] = { network_share = 0.945, source = "100 runs of llm-foundry on A100" },
     ["ib-edr"] = { network_share = 0.68, dp_network_share = 0.579, source = "14 runs of DLPerf on V100" },
-    ["ethernet-50"] = { network_share = 0.319, dp_network_share = 0.264, source = "37 runs of AMP on T4" },
-    ["ethernet-10"] = { network_share = 0.75, dp_network_share = 0.384, source = "34 runs of AMP on V100 and T4" },
-    ["slingshot-11"] = { network_share = 0.891, dp_network_share = 0.645, source = "25 runs of Sailor on GH200" },
+    ["ethernet-50"] = { network_share = 0.336, dp_network_share = 0.284, source = "37 runs of AMP on T4" },
+    ["ethernet-25"] = { network_share = 0.95, dp_network_share = 0.55, source = "24 runs of Alpa on V100" },
+    ["ethernet-10"] = { network_share = 0.665, dp_network_share = 0.397, source = "34 runs of AMP on V100 and T4" },
+    ["slingshot-11"] = { network_share = 0.243, dp_network_share = 0.56, source = "25 runs of Sailor on GH200" },
   },
 }

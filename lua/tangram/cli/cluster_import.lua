@@ -36,6 +36,7 @@ function import.define(parser)
   command:option("--bytes-per-s", "rate between nodes: '25 GB/s', ib-hdr, '{\"1\":2e9,\"4\":8e9}' by flows; leaf=RATE, spine=RATE, "
     .. "block=RATE by the topology; A,B=RATE between two; inside=RATE or NODE=RATE within nodes"):count "*":argname "[WHERE=]RATE"
   command:option("--include", "plan with these nodes whatever their state, e.g. 'cn[8-9]'"):count "*":argname "NODES"
+  command:option("--only", "plan with these nodes alone, e.g. 'gpu[001-064]'"):count "*":argname "NODES"
   command:option("-o --output", "where the cluster goes, - for standard output"):default "-":argname "FILE"
   command:flag("--quiet", "no notes on standard error")
 end
@@ -85,11 +86,12 @@ local function own_types(path)
   return value.gpus
 end
 
-local function named_nodes(words)
+--- The nodes of an option's lists.
+local function named_nodes(option, words)
   local names <const> = {}
   for _, word in ipairs(words) do
     local list <const>, why <const> = hostlist.expand(word)
-    if not list then error("--include " .. why, 0) end
+    if not list then error(option .. " " .. why, 0) end
     table.move(list, 1, #list, #names + 1, names)
   end
   return names
@@ -122,7 +124,8 @@ function import.run(args)
   if #sources == 0 then error("no file, expected some, e.g. of 'nvidia-smi topo -m'; see --help", 0) end
   local own <const> = own_types(args.gpus)
   local description <const>, notes <const> = join.cluster(sources, { gpu_types = gpu_types(args.gpu_type, own), own = own,
-    bytes_per_s = args.bytes_per_s, keep = named_nodes(args.include) })
+    bytes_per_s = args.bytes_per_s, keep = named_nodes("--include", args.include),
+    only = #args.only > 0 and named_nodes("--only", args.only) or nil })
   if not description then error(notes, 0) end
   local built <const>, why <const> = cluster.build(description)
   if not built then error(why, 0) end

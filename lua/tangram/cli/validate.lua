@@ -5,7 +5,8 @@ local function make_parser()
   local validate <const> = require "tangram.validate"
   local parser <const> = options.parser("tangram validate",
     "Predict measured runs with a cost model and say how far off it is.", "tangram validate runs.csv --by gpu --html runs.html")
-  parser:argument("runs", "CSV files of measured runs, one a line (- for standard input)"):args "+"
+  parser:argument("runs", "measured runs: CSV files, one run a line (- for standard input), or JSON of Alpa, Aceso, Galvatron or Sailor")
+    :args "+"
   parser:option("--cost", "cost model: a name or a path"):default "analytic"
   parser:option("--by", "what to group by"):choices(validate.groupings):default "source"
   parser:option("--gpus", "constants of GPUs, a file of tangram calibrate")
@@ -16,6 +17,7 @@ local function make_parser()
   parser:option("--json", "write rows and groups (- for standard output)")
   parser:option("--html", "write a page with a chart of predicted over measured")
   parser:flag("--rows", "print each row as well")
+  parser:flag("--markdown", "print the groups as one table in Markdown, and nothing else")
   return parser
 end
 
@@ -50,7 +52,7 @@ local function print_groups(groups, field, title)
 end
 
 local function print_rows(result)
-  local lines <const> = { { "row", "measured s", "predicted s", "%", "measured GiB", "predicted GiB", "%" } }
+  local lines <const> = { { "row", "measured s", "predicted s", "%", "measured GiB", "predicted GiB", "%", "plan found" } }
   local function figures(measured, predicted, unit)
     local function text(x) return x and ("%.4g"):format(x / unit) or "-" end
     return text(measured), text(predicted), measured and predicted and ("%+.1f"):format(100 * (predicted / measured - 1)) or "-"
@@ -58,11 +60,27 @@ local function print_rows(result)
   for _, row in ipairs(result.rows) do
     if not row.reason then
       local a <const>, b <const>, c <const> = figures(row.measured_s, row.predicted_s, 1)
-      lines[#lines + 1] = { row.id, a, b, c, figures(row.measured_bytes, row.predicted_bytes, 2 ^ 30) }
+      local x <const>, y <const>, z <const> = figures(row.measured_bytes, row.predicted_bytes, 2 ^ 30)
+      lines[#lines + 1] = { row.id, a, b, c, x, y, z, row.shape or "" }
     end
   end
   print_table(lines)
   print ""
+end
+
+--- Time and memory by group, a line each: what README.md has.
+local function print_markdown(result, by)
+  print(("| %s | runs | mean | median | 90 %% within | bias | rank | memory: runs | mean | lowest |"):format(by))
+  print "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+  for _, group in ipairs(result.groups) do
+    local t <const>, m <const> = group.time, group.memory
+    local cells <const> = t and { ("%d"):format(t.count), percent(t.mape), percent(t.median), percent(t.p90), percent(t.bias),
+      t.spearman and ("%.2f"):format(t.spearman) or "" } or { "", "", "", "", "", "" }
+    for _, cell in ipairs(m and { ("%d"):format(m.count), percent(m.mape), percent(m.low.error) } or { "", "", "" }) do
+      cells[#cells + 1] = cell
+    end
+    print(("| %s | %s |"):format(group.name, table.concat(cells, " | ")))
+  end
 end
 
 --- Rows that no figure counts, each with its reason; what was assumed, by how many rows.
@@ -91,21 +109,19 @@ local function run(words)
   local cost <const> = { cost = { name = args.cost, options = {} } }
   for _, word in ipairs(args.set) do options.setter("cost.options." .. word)(cost) end
   if args.profiles then cost.cost.options.profiles = require("tangram.input.profiles").csv(args.profiles) end
-  local text <const> = {}
-  for i, path in ipairs(args.runs) do
-    local one <const> = options.read(path)
-    text[i] = i == 1 and one or one:gsub("^[^\n]*\n", "")
-    if i > 1 and one:match "^[^\r\n]*" ~= text[1]:match "^[^\r\n]*" then
-      error(("%s: other columns than %s, expected the same"):format(path, args.runs[1]), 0)
-    end
-  end
-  local result <const> = validate.run(table.concat(text), args.runs[1], {
+  local files <const> = {}
+  for i, path in ipairs(args.runs) do files[i] = { text = options.read(path), where = path } end
+  local result <const> = validate.files(files, {
     cost = cost.cost, by = args.by, p2p = args.p2p, gpus = args.gpus and require("tangram.measured.own").read(args.gpus),
   })
   for _, warning in ipairs(result.warnings) do io.stderr:write("tangram validate: ", warning, "\n") end
   if args.json then options.write(args.json, validate.encode(result)) end
   if args.html then options.write(args.html, require("tangram.report.scatter").page(result, args.by)) end
   if args.json == "-" or args.html == "-" then return 0 end
+  if args.markdown then
+    print_markdown(result, args.by)
+    return 0
+  end
   if args.rows then print_rows(result) end
   local groups <const> = { table.unpack(result.groups) }
   groups[#groups + 1] = #groups > 1 and result.all or nil

@@ -19,7 +19,7 @@ local time_parts <const> = {
 --- The constants in use on an island, for the plan's list.
 ---@return table[] { name, value, unit, from, source }
 local function constants_of(island, ctx)
-  local list <const> = constants.list(island.device.arch, { moe = ctx.model.experts > 0, stack = ctx.options.stack })
+  local list <const> = constants.list(island.device, { moe = ctx.model.experts > 0, stack = ctx.options.stack })
   local own <const>, given <const> = island.device.constants or {}, ctx.options.constants
   local of_type <const> = (ctx.options.gpus[island.gpu] or {}).constants or {}
   for _, one in ipairs(list) do
@@ -74,7 +74,7 @@ local function attention_times(s, atom, terms)
   add(terms, "compute_s", gemm.passes(s, attention.projections_s(s)))
   add(terms, "attention_s", core_forward_s, core_backward_s)
   add(terms, "memory_bound_s", gemm.elementwise(s, 11 * s.model.hidden / s.u + 4 * attention.qkv_width(s) / s.t, 3))
-  add(terms, "cp_s", attention.ring(s))
+  add(terms, "cp_s", attention.ring(s, core_forward_s, core_backward_s))
   tensor_parallel(s, terms)
   return core_forward_s
 end

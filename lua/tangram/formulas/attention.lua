@@ -34,6 +34,13 @@ function attention.qkv_width(s)
   return q + k + v
 end
 
+--- Bytes read and written a score forward and backward, at two bytes a number. Scale, mask and softmax are one kernel in 16 bits
+--- (Megatron's fused softmax); in FP32 there is none: each of the three reads and writes all scores.
+local function score_passes(s)
+  if s.y == 4 then return 8, 28 end
+  return 13, 11
+end
+
 --- Scores, then values: the core's forward and backward.
 ---@param s table setting
 ---@param kind string "full" or "sliding"
@@ -51,16 +58,22 @@ function attention.core(s, kind)
   end
   local products_s <const> = square * s.s_per_flop / k.unfused_share
   local scores_s <const> = s.b * m.heads * seq * seq / ranks * s.y / 2 * s.s_per_byte
-  return products_s + 13 * scores_s + 4 * k.kernel_s, 2 * products_s + 11 * scores_s + 6 * k.kernel_s
+  local forward <const>, backward <const> = score_passes(s)
+  return products_s + forward * scores_s + 4 * k.kernel_s, 2 * products_s + backward * scores_s + 6 * k.kernel_s
 end
 
---- Ring exchange of keys and values under context parallelism.
+--- Ring exchange of keys and values under context parallelism: what the core's blocks do not hide, and at least a share. Only
+--- fused kernels exist in blocks that hide it.
+---@param s table setting
+---@param core_forward_s number
+---@param core_backward_s number
 ---@return number forward_s, number backward_s
-function attention.ring(s)
+function attention.ring(s, core_forward_s, core_backward_s)
   if s.c == 1 then return 0, 0 end
   local _, k <const>, v <const> = core_widths(s.model)
-  local forward_s <const> = 2 * (s.c - 1) * s.y * s.tokens * (k + v) / s.t * s.cp_s_per_byte
-  return forward_s, 2 * forward_s
+  local forward_s <const> = (s.c - 1) * s.y * s.tokens * (k + v) / s.t * s.cp_s_per_byte
+  local backward_s <const>, least <const> = 2 * forward_s, s.flash and s.k.cp_exposed or 1 -- gradients go round as well
+  return math.max(least * forward_s, forward_s - core_forward_s), math.max(least * backward_s, backward_s - core_backward_s)
 end
 
 --- Bytes of the scores that unfused attention keeps for backward: softmax output, and with dropout its mask and output.

@@ -39,7 +39,8 @@ end
 function mlp.elementwise_bytes(s, kind)
   local m <const>, t <const> = s.model, s.t
   if kind ~= "moe" then return 4 * into(m) * m.ffn / t end
-  return (4 * into(m) * (m.experts_per_token * m.expert_ffn + m.shared_expert_ffn) + 8 * m.experts_per_token * m.hidden) / t
+  local routed <const> = m.experts_per_token * s.imbalance -- tokens times experts of the fullest rank
+  return (4 * into(m) * (routed * m.expert_ffn + m.shared_expert_ffn) + 8 * routed * m.hidden) / t
 end
 
 --- Dispatch or combine of one pass: two all-to-alls forward, two backward.
@@ -47,7 +48,7 @@ end
 function mlp.all_to_all_s(s)
   if s.e == 1 and not s.fsep then return 0 end
   local m <const> = s.model
-  local sent <const> = s.y * s.tokens / s.t * m.experts_per_token * m.hidden
+  local sent <const> = s.y * s.tokens / s.t * m.experts_per_token * s.imbalance * m.hidden -- of the fullest rank
   return 2 * (sent * s.ep_s_per_byte + s.k.ep_latency_s)
 end
 

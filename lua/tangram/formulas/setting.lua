@@ -54,7 +54,7 @@ local function links(s, k, reached)
   end
   if s.c > 1 then
     local group <const>, intra <const> = group_of(s, s.c, s.t)
-    s.cp_s_per_byte = k.cp_exposed * max(1 / (group.intra_bytes_per_s * intra),
+    s.cp_s_per_byte = max(1 / (group.intra_bytes_per_s * intra),
       group.flows / (group.inter_bytes_per_s * network))
   end
   if s.e > 1 then

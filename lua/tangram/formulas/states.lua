@@ -24,12 +24,12 @@ function states.bytes(s, dense, expert)
   return sharded(s.y, 3), sharded(s.gradient_bytes, 2), (s.offload_optimizer and 0 or sharded(held, 1)) + copies
 end
 
---- Bytes of gathered weights and whole gradients that a sharded atom needs while it is computed: its own weights, the next
---- atom's ahead of time, its gradients.
+--- Bytes of gathered weights and whole gradients that a sharded atom needs while it is computed: with ZeRO-3 its own weights and
+--- the next atom's ahead of time, from ZeRO-2 on its gradients before they are reduced.
 function states.gathered_bytes(s, dense, expert)
-  local gathered <const> = 2 * s.y + s.gradient_bytes
-  local slots <const> = s.fsep and s.slots / s.model.experts * expert or s.zero == 3 and expert or 0
-  return gathered * ((s.zero == 3 and dense or 0) + slots)
+  local function bytes(zero) return (zero == 3 and 2 * s.y or 0) + (zero >= 2 and s.gradient_bytes or 0) end
+  local slots <const> = s.fsep and bytes(3) * s.slots / s.model.experts or bytes(s.zero)
+  return bytes(s.zero) * dense + slots * expert
 end
 
 --- Seconds of the traffic inside each microbatch, before overlap: ZeRO-3 gathers weights forward and backward and reduces

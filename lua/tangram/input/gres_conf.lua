@@ -6,7 +6,7 @@ local hostlist <const> = require "tangram.input.hostlist"
 local KEYS <const> = { nodename = true, name = true, type = true, file = true, count = true, cores = true, cpus = true, links = true,
   autodetect = true, flags = true, multiplefiles = true, uniqueid = true, ignore = true }
 local MOST <const> = 1024 -- GPUs of a node; more is a slip
-local MOST_ENTRIES <const> = 16 * hostlist.most -- of all lists of nodes together
+local MOST_ENTRIES <const> = 4 * hostlist.most -- of all lists of nodes together
 
 local function fields_of(line)
   local fields <const> = {}
@@ -150,7 +150,7 @@ local function read(text)
 end
 
 return grammar.reader {
-  kind = "gres-conf", summary = "Slurm's gres.conf", command = "cat /etc/slurm/gres.conf", limit_bytes = 16 << 20,
+  kind = "gres-conf", summary = "Slurm's gres.conf", command = "cat /etc/slurm/gres.conf", limit_bytes = 4 << 20,
   sniff = function(text)
     local head <const> = ("\n" .. text):lower()
     if head:find "%f[%w]state=" or head:find "%f[%w]cputot=" then return 0 end

@@ -184,8 +184,12 @@ local function take_experts(config, m, family, where)
     m.experts, m.experts_per_token, m.expert_ffn, m.shared_expert_ffn = 0, nil, nil, nil
     return
   end
-  local width_key <const> = families[family].expert_ffn
-  if width_key then m.expert_ffn = m.expert_ffn or m.ffn end
+  local own <const> = families[family]
+  if own.expert_ffn then m.expert_ffn = m.expert_ffn or m.ffn end
+  if own.dense_ffn and present(config[own.dense_ffn]) then
+    m.ffn = schema.value(config[own.dense_ffn], model.fields.ffn, ("%s: %s"):format(where, own.dense_ffn))
+  end
+  if own.shared_expert then m.shared_expert_ffn = m.expert_ffn end
   if not m.experts_per_token then
     schema.fail(where .. ": num_experts_per_tok", nil, "experts that see a token, as there are experts")
   elseif not m.expert_ffn then
@@ -241,7 +245,7 @@ function hf.read(config, options, warnings)
   m.kv_heads = take_kv_heads(config, m)
   m.positions = take_positions(config, family, where)
   m.layer_mlp = layers_of.mlp(config, m, where)
-  m.layer_attention, m.window = layers_of.attention(config, m, families[family].window, where)
+  m.layer_attention, m.window = layers_of.attention(config, m, families[family], where)
   note_rest(config, m, warnings)
   local path <const> = type(config._name_or_path) == "string" and config._name_or_path:match "[^/]+$"
   m.name = options.name or path or nil

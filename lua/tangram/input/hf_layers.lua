@@ -60,6 +60,9 @@ function layers.mlp(config, m, where)
     local flags <const> = schema.value(config.moe_layer_freq,
       { type = "list", item = { type = "integer", min = 0, max = 1 }, min = m.layers, max = m.layers }, where .. ": moe_layer_freq")
     is_moe = function(i) return flags[i + 1] == 1 end
+  elseif present(config.interleave_moe_layer_step) then
+    local step <const> = number(config, "interleave_moe_layer_step", 1, 1, where)
+    is_moe = function(i) return (i + 1) % step == 0 end
   elseif present(config.expert_layer_period) then
     local period <const> = number(config, "expert_layer_period", 1, 1, where)
     local offset <const> = number(config, "expert_layer_offset", 0, 0, where)
@@ -76,6 +79,7 @@ end
 
 local attention_words <const> = {
   full_attention = "full", attention = "full", global = "full", sliding_attention = "sliding", ["local"] = "sliding",
+  chunked_attention = "sliding", -- counted as a window of the chunk: at most twice what its tokens look at
 }
 
 --- Refuses what mixes other kinds of layers in without a list of words.
@@ -95,6 +99,14 @@ local rules <const> = {
     local from <const> = number(config, "max_window_layers", 0, 28, where)
     return function(i) return config.use_sliding_window == true and i >= from end
   end,
+  chunks = function(config, where) -- llama4: every fourth layer sees all
+    local listed <const> = present(config.no_rope_layers) and schema.value(config.no_rope_layers,
+      { type = "list", item = { type = "integer" } }, where .. ": no_rope_layers")
+    return function(i)
+      if listed then return listed[i + 1] == 1 end
+      return (i + 1) % 4 ~= 0
+    end
+  end,
   alternate = function() return function(i) return i % 2 == 0 end end,
   pattern = function(config, where)
     local key <const> = present(config._sliding_window_pattern) and "_sliding_window_pattern" or "sliding_window_pattern"
@@ -106,12 +118,13 @@ local rules <const> = {
 --- One of "full" and "sliding" a layer, and the window (0 if none slides).
 ---@param config table
 ---@param m table the description so far: layers
----@param rule string? of the family
+---@param family table of families.lua
 ---@param where string
 ---@return string[]
 ---@return integer
-function layers.attention(config, m, rule, where)
-  local window <const> = config.sliding_window and number(config, "sliding_window", 0, 0, where) or 0
+function layers.attention(config, m, family, where)
+  local rule <const>, key <const> = family.window, family.window_key or "sliding_window"
+  local window <const> = config[key] and number(config, key, 0, 0, where) or 0
   local listed <const> = present(config.layer_types) and "layer_types" or present(config.layers_block_type) and "layers_block_type"
   local kinds
   if listed then

@@ -160,9 +160,8 @@ local function node_entry(node, told, measured, options, warnings, notes)
   for _, run in ipairs(runs) do
     local device <const> = device_of(run.key, options)
     check_memory(node, run, device, warnings)
-    if node.groups and device and (device.link or ""):find "domain" then
-      node.domain, node.domain_bytes_per_s = node.groups[1], device.link_bytes_per_s
-    end
+    -- links that reach past the node (GB200): which nodes share them, labels or Slurm's blocks tell
+    if device and (device.link or ""):find "domain" then node.domain_bytes_per_s = device.link_bytes_per_s end
   end
   local entry <const> = { name = node.name, nics = nics_of(node) }
   local why
@@ -189,6 +188,22 @@ local function say_left_out(nodes, warnings)
   add_notes(warnings, notes)
 end
 
+--- The nodes that the user chose, in the files' order; else the first name that no file has.
+local function only_these(nodes, names, one_name)
+  local chosen <const>, kept <const> = {}, {}
+  for _, name in ipairs(names) do chosen[one_name[name] or name] = name end
+  for _, node in ipairs(nodes) do
+    if chosen[node.name] then kept[#kept + 1] = node end
+    chosen[node.name] = nil
+  end
+  for _, name in ipairs(names) do
+    if chosen[one_name[name] or name] then return nil, name end
+  end
+  return kept
+end
+
+local MOST_NODES <const> = 4096 -- the engine keeps a link for each two
+
 local join <const> = {}
 
 --- Where the type of each kind of GPU was read, for the cluster's `source`.
@@ -206,7 +221,7 @@ end
 --- The full description of the cluster that the files tell of.
 ---@param sources table[] each { path, facts, node = nil|"NAME of --node" }
 ---@param options table? gpu_types = { [label in lower case] = key }, own = GPU types that the catalogue lacks,
----  bytes_per_s = list of what --bytes-per-s says, keep = list of nodes to plan with whatever their state
+---  bytes_per_s = list of what --bytes-per-s says, keep = nodes to plan with whatever their state, only = the nodes to plan with
 ---@return table? description of `cluster.describe`
 ---@return string|string[] why, or the warnings
 function join.cluster(sources, options)
@@ -220,14 +235,24 @@ function join.cluster(sources, options)
     source.index = i
     for _, warning in ipairs(source.facts.warnings) do warnings[#warnings + 1] = ("%s: %s"):format(source.path, warning) end
   end
-  local all <const>, one_name <const> = join_nodes(sources, options.gpu_types, keep, warnings)
+  local all, one_name <const> = join_nodes(sources, options.gpu_types, keep, warnings)
   if not all then return nil, one_name end
+  if given.only then
+    local missing
+    all, missing = only_these(all, given.only, one_name)
+    if missing then return nil, ("--only: no file names a node '%s'"):format(missing) end
+  end
   say_left_out(all, warnings)
   local nodes <const> = {}
   for _, node in ipairs(all) do
     if not node.left_out then nodes[#nodes + 1] = node end
   end
-  if #nodes == 0 then return nil, "no node with GPUs is left: " .. (warnings[1] and table.concat(warnings, "; ") or "no file names one") end
+  if #nodes == 0 then
+    return nil, "no node with GPUs is left: " .. (warnings[1] and table.concat(warnings, "; ") or "no file names one")
+  end
+  if #nodes > MOST_NODES then
+    return nil, ("%d nodes, expected at most %d; choose some by --only 'a[1-64]'"):format(#nodes, MOST_NODES)
+  end
   local typed <const>, ask <const> = resolve_types(nodes, options)
   if not typed then return nil, ask end
   local input <const>, notes <const> = { format = "tangram.cluster/1", nodes = {}, gpus = next(options.own) and options.own }, {}

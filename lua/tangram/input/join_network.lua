@@ -118,7 +118,8 @@ end
 local function groups_of(nodes, switches, named)
   local groups <const>, by_key <const> = {}, {}
   for _, node in ipairs(nodes) do
-    local words <const> = { tostring(node.gpu_count), tostring(switches.leaf_of[node.name]), tostring(node.domain),
+    local words <const> = { tostring(node.gpu_count), tostring(switches.leaf_of[node.name]), tostring(node.nvlink_domain),
+      tostring(node.domain_bytes_per_s),
       named[node.name] and node.name or "", node.card_maker or "" }
     for _, transport in ipairs { "infiniband", "ethernet", "unknown" } do
       for _, rate in ipairs(node.cards[transport] or {}) do words[#words + 1] = transport .. rate end
@@ -186,7 +187,10 @@ local function steps_between(a, b, told, switches, measured)
       return told.spine, "--bytes-per-s spine"
     end
   end
-  if a.domain and a.domain == b.domain and a.domain_bytes_per_s then return steps_of_domain(a, b), "NVLink domain " .. a.domain end
+  local one_domain <const> = a.nvlink_domain and a.nvlink_domain == b.nvlink_domain or switches.kind == "block" and mine and mine == yours
+  if one_domain and a.domain_bytes_per_s and a.domain_bytes_per_s == b.domain_bytes_per_s then
+    return steps_of_domain(a, b), "NVLink past the node"
+  end
   if told.all then return told.all, "--bytes-per-s" end
   local by_cards <const> = steps_of_cards(a, b)
   local by_run <const>, path <const> = steps_measured(a, b, measured, by_cards)
@@ -240,7 +244,7 @@ local function transports(node)
 end
 
 --- The network of a cluster: the rate that most pairs have as the default, the others as links.
----@param nodes table[] planned ones: name, gpu_count, nics, domain, domain_bytes_per_s
+---@param nodes table[] planned ones: name, gpu_count, nics, nvlink_domain, domain_bytes_per_s
 ---@param sources table[] with facts.switches
 ---@param one_name table<string, string>
 ---@param told table of `network.read_options`

@@ -185,7 +185,7 @@ local function merge(entry, gpu_types, keep, warnings)
       end
       fill(node.gpus, runs)
     end
-    for _, field in ipairs { "matrix", "nvlink_bytes_per_s", "groups" } do
+    for _, field in ipairs { "matrix", "nvlink_bytes_per_s", "nvlink_domain" } do
       if node[field] == nil and part.node[field] ~= nil then node[field], node[field .. "_from"] = part.node[field], part.source end
     end
     local hides <const> = part.node.left_out and not (keep[entry.name] and #(part.node.gpus or {}) > 0)

@@ -32,7 +32,7 @@ end
 local PRODUCT <const> = { "nvidia.com/gpu.product", "gpu.nvidia.com/model", "cloud.google.com/gke-accelerator",
   "amd.com/gpu.product-name", "beta.amd.com/gpu.product-name", "node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type" }
 local COUNT <const> = { "nvidia.com/gpu.count", "gpu.nvidia.com/count", "cloud.google.com/gke-accelerator-count" }
-local GROUPS <const> = { "nvidia.com/gpu.clique", "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone" }
+local ZONE <const> = { "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone" }
 
 --- Number of MIG slices by their own labels, where the strategy is "mixed".
 local function slices_of(labels, where)
@@ -79,10 +79,9 @@ local function node_of(name, labels, offered, blocked, warnings)
   end
   product = product and product:gsub("%-SHARED$", "") or nil
   local memory_bytes <const>, nominal_bytes <const> = memory_of(labels, where)
-  local groups <const> = {}
-  for _, label in ipairs(GROUPS) do groups[#groups + 1] = text_of(labels[label]) end
   local run <const> = { name = product, count = count, memory_bytes = memory_bytes, nominal_bytes = nominal_bytes }
-  return { name = name, gpus = left_out and {} or { run }, left_out = left_out or blocked, groups = groups[1] and groups or nil }
+  return { name = name, gpus = left_out and {} or { run }, left_out = left_out or blocked,
+    nvlink_domain = text_of(labels["nvidia.com/gpu.clique"]), groups = { first_of(labels, ZONE) } }
 end
 
 --- Why nothing runs on a node, by its spec and conditions.

@@ -25,7 +25,7 @@ local values <const> = Ct(value * ("," * value) ^ 0)
 
 local mebibytes <const> = number * (spaces * "MiB") ^ -1 * spaces * -1
 local with_unit <const> = number * spaces * "MiB" * spaces * -1
-local whole <const> = number * spaces * -1
+local whole <const> = C(R "09" * R "09" ^ -8) / math.tointeger * spaces * -1
 local bus_id <const> = R("09", "AF", "af") ^ 4 * ":" * R("09", "AF", "af") ^ 2 * ":" * R("09", "AF", "af") ^ 2 * "."
 local missing <const> = spaces * (P "[N/A]" + "N/A" + "[Not Supported]" + "[Not Found]" + "") * spaces * -1
 local broken <const> = spaces * (P "[Unknown Error]" + "[GPU requires reset]" + "[GPU is lost]" + "[Insufficient Permissions]")
@@ -89,7 +89,7 @@ local function pcie_rate(of, warnings)
   local widest <const> = quantity(of, "pcie.link.width.max", whole, "a number of lanes")
   local width <const> = quantity(of, "pcie.link.width.current", whole, "a number of lanes") or widest
   if widest and width < widest then
-    warnings[#warnings + 1] = ("line %d: PCIe runs %d of %d lanes"):format(of.line, math.tointeger(width), math.tointeger(widest))
+    warnings[#warnings + 1] = ("line %d: PCIe runs %d of %d lanes"):format(of.line, width, widest)
   end
   if of["pcie.link.gen.current"] and not generation then
     warnings[#warnings + 1] = ("line %d: pcie.link.gen.current falls when a GPU idles and is not used, query pcie.link.gen.max")
@@ -105,7 +105,7 @@ local function gpu_of(of, warnings)
       :format(of.line, grammar.quote(name))
   end
   local memory <const> = quantity(of, "memory.total", mebibytes, "MiB such as '24576 MiB'")
-  return { name = name, memory_bytes = memory and math.tointeger(memory * grammar.MIB) or memory and memory * grammar.MIB,
+  return { name = name, memory_bytes = memory and math.tointeger(memory * grammar.MIB),
     pcie_bytes_per_s = pcie_rate(of, warnings), compute_capability = of.compute_cap,
     index = quantity(of, "index", whole, "a whole number") }
 end
@@ -173,7 +173,7 @@ local function find(text, options, warnings)
   for _, of in ipairs(records) do
     local one <const> = gpu_of(of, warnings)
     if one.index and seen[one.index] then
-      refuse(of.line, "index %d stands twice, expected one node a file", math.tointeger(one.index) or -1)
+      refuse(of.line, "index %d stands twice, expected one node a file", one.index)
     end
     if one.index then seen[one.index] = true end
     if of["mig.mode.current"] == "Enabled" then

@@ -7,7 +7,7 @@ local unusable <const> = require "tangram.input.slurm_state"
 local refuse <const> = grammar.refuse
 local HINT <const> = "sinfo -N -o '%N %G %T'"
 
-local MOST_ROWS <const> = 16 * hostlist.most
+local MOST_ROWS <const> = 4 * hostlist.most
 
 --- Headings that sinfo prints for the columns that count, and for others that tell that it is sinfo's output.
 local COLUMNS <const> = { NODELIST = "nodes", HOSTNAMES = "nodes", GRES = "gres", STATE = "state", STATECOMPACT = "state" }
@@ -88,7 +88,7 @@ local function read(text)
 end
 
 return grammar.reader {
-  kind = "sinfo", summary = "Slurm's nodes with their GPUs, by rows", command = HINT, limit_bytes = 32 << 20,
+  kind = "sinfo", summary = "Slurm's nodes with their GPUs, by rows", command = HINT, limit_bytes = 8 << 20,
   sniff = function(text)
     for _, line in grammar.lines(text) do
       if heading(line) then return 0.9 end

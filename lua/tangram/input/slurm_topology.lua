@@ -7,7 +7,7 @@ local yaml <const> = require "tangram.input.yaml"
 local refuse <const>, quote <const> = grammar.refuse, grammar.quote
 
 local COMMAND <const> = "cat /etc/slurm/topology.conf"
-local MOST_ENTRIES <const> = 16 * hostlist.most -- of all lists of a file together
+local MOST_ENTRIES <const> = 4 * hostlist.most -- of all lists of a file together
 
 --- The switches of one topology as they are collected.
 local function new_topology(kind)
@@ -148,7 +148,7 @@ end
 local function is_yaml(text) return ("\n" .. text):find "\n%s*%-%s+topology:%s" ~= nil end
 
 return grammar.reader {
-  kind = "slurm-topology", summary = "Slurm's switches or NVLink blocks", command = COMMAND, limit_bytes = 16 << 20,
+  kind = "slurm-topology", summary = "Slurm's switches or NVLink blocks", command = COMMAND, limit_bytes = 4 << 20,
   sniff = function(text)
     local head <const> = ("\n" .. text):lower()
     return (head:find "\n%s*switchname=" or head:find "\n%s*blockname=" or head:find "\n%s*ringname=" or is_yaml(head)) and 0.9 or 0

@@ -1,7 +1,7 @@
 --- YAML by libyaml, with bounds: a document of a command's output or of a configuration, never of more than it takes.
 local yaml <const> = {}
 
-local LARGEST <const>, DEEPEST <const> = 32 << 20, 64 -- bytes; brackets open at a time, which libyaml takes the square of
+local LARGEST <const>, DEEPEST <const> = 8 << 20, 64 -- bytes; brackets open at a time, which libyaml takes the square of
 
 --- Lines that are no YAML but stand in pastes: a prompt in front, and "..." where something was left out. Their places stay.
 local function without_paste_marks(text)

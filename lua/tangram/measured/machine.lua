@@ -6,29 +6,30 @@ local machine <const> = {}
 --- Types that sources name without their form or memory.
 local USUAL <const> = { A100 = "a100-sxm4-80", H100 = "h100-sxm", V100 = "v100-sxm2-16", B200 = "b200-sxm", H200 = "h200-sxm" }
 
-local function record_of(name, gpus)
-  local own <const> = gpus[name]
+local function record_of(name, gpus, nodes)
+  local own <const> = gpus[name] or nodes[name]
   local known <const>, why <const> = catalog.find_gpu(USUAL[name] or own and own.like or name)
   if not known and not own then error("gpu: " .. why, 0) end
   local record <const> = {}
   for field, value in pairs(known or {}) do record[field] = value end
   for field, value in pairs(own or known and gpus[known.key] or {}) do record[field] = value end
   record.key = known and known.key or name
-  record.intra = record.link_bytes_per_s and not record.bridge and record.link_bytes_per_s or catalog.intra(record)
+  record.intra = record.intra or record.link_bytes_per_s and not record.bridge and record.link_bytes_per_s or catalog.intra(record)
   return record
 end
 
 --- The GPU type of each rank, in the order that the column names them: "4xV100 + 2xT4", "RTX-3090x8 / Titan-RTXx8", "A100".
 ---@param row table
 ---@param gpus table<string, table> records that replace or complete the catalogue's, by name or key
+---@param source table of measured.sources, which may know the nodes of a type
 ---@return table[] records by rank, from 1
-function machine.ranks(row, gpus)
+function machine.ranks(row, gpus, source)
   local parts <const>, total = {}, 0
   for item in row.gpu:gsub("%b()", ""):gmatch "[^+/]+" do
     local word <const> = item:match "^%s*(.-)%s*$"
     local before <const>, named <const> = word:match "^(%d+)x(.+)$"
     local name <const>, behind <const> = word:match "^(.-)x(%d+)$"
-    parts[#parts + 1] = { record_of(named or name or word, gpus), tonumber(before or behind) }
+    parts[#parts + 1] = { record_of(named or name or word, gpus, source.nodes or {}), tonumber(before or behind) }
     total = total + (parts[#parts][2] or 0)
   end
   if #parts == 1 then parts[1][2], total = row.n_gpus, row.n_gpus end
@@ -40,6 +41,16 @@ function machine.ranks(row, gpus)
     for _ = 1, part[2] do ranks[#ranks + 1] = part[1] end
   end
   return ranks
+end
+
+--- GPUs of the shortest sequence of ranks with one type.
+function machine.shortest_run(ranks)
+  local shortest, length = #ranks, 0
+  for r, device in ipairs(ranks) do
+    length = length + 1
+    if not ranks[r + 1] or ranks[r + 1].key ~= device.key then shortest, length = math.min(shortest, length), 0 end
+  end
+  return shortest
 end
 
 --- Words of `interconnect` that name a kind of link.

@@ -20,7 +20,8 @@ local function islands_of(s)
         index = #list + 1, name = device.key, gpu = device.key, gpus = gpus, gpus_per_node = s.gpus_per_node,
         node_count = math.ceil(gpus / s.gpus_per_node), compute_flops = max(device.bf16_flops or 0, device.fp16_flops or 0),
         memory_bytes = device.memory_bytes, device = device, intra = rates.to_steps(device.intra), intra_latency_s = links.intra_latency_s,
-        inter = { rates = { { 1, s.network.bytes_per_s } }, latency_s = links.inter_latency_s }, signature = device.key, merged = false,
+        inter = { rates = { { 1, device.network_bytes_per_s or s.network.bytes_per_s } }, latency_s = links.inter_latency_s },
+        signature = device.key, merged = false,
         nodes = {},
       }
       by_key[device.key] = list[#list]
@@ -54,6 +55,7 @@ local function model_of(plugin, s)
   for name, value in pairs(plugin.options) do options[name] = value end
   if fields.stack and not (plugin.given or {}).stack then options.stack = s.stack end
   if fields.network then options.network = "nominal" end
+  if fields.imbalance and s.imbalance then options.imbalance = s.imbalance end
   if fields.constants then
     for name, value in pairs(options.constants) do constants[name] = value end
     options.constants = constants
@@ -63,6 +65,9 @@ end
 
 local function in_one_node(s, first, last) return (first - 1) // s.gpus_per_node == (last - 1) // s.gpus_per_node end
 
+--- Bytes a second of the node that holds a rank.
+local function network_of(s, rank) return s.ranks[rank].network_bytes_per_s or s.network.bytes_per_s end
+
 --- Seconds from the stage on ranks [a, a + gpus) to the one on [b, b + gpus): its GPUs send at once.
 local function transfer_s(s, priced, a, b, gpus, bytes)
   local device <const> = s.ranks[a]
@@ -70,7 +75,8 @@ local function transfer_s(s, priced, a, b, gpus, bytes)
     local share <const> = device.intra == device.pcie_bytes_per_s and priced.pcie_link_share or priced.tp_link_share or 1
     return links.intra_latency_s + bytes / (rates.to_steps(device.intra)[1][2] * share)
   end
-  return links.inter_latency_s + bytes * min(s.gpus_per_node, gpus) / (s.network.bytes_per_s * (priced.network_share or 1))
+  local rate <const> = min(network_of(s, a), network_of(s, b)) * (priced.network_share or 1)
+  return links.inter_latency_s + bytes * min(s.gpus_per_node, gpus) / rate
 end
 
 --- The link between the first and the last stage.
@@ -99,9 +105,13 @@ local function held(s, rank)
   return min(most, s.microbatches)
 end
 
+--- Whether each rank of a stage sends its part alone: with sequence parallelism, when interleaving (Megatron's scatter and gather),
+--- in DeepSpeed's pipelines.
+local function scattered(s) return s.vpp > 1 or s.strategy.sp or s.partitioned end
+
 ---@param s table of measured.setup
 ---@param plugin table a loaded cost model
----@param p2p "overlapped"|"blocking" of pipelines that are not interleaved
+---@param p2p "overlapped"|"blocking" of pipelines that are not interleaved, where the run's source does not say
 ---@return { seconds: number, bytes: number, parts: table<string, number>, stages: table[] } parts: memory of the fullest GPU
 function predict.of(s, plugin, p2p)
   local atoms = s.atoms -- kept for those who predict a run again with other constants
@@ -145,14 +155,14 @@ function predict.of(s, plugin, p2p)
   end
   local transfers <const> = {}
   local sent <const> = (s.training.precision == "fp32" and 4 or 2) * s.training.global_batch // (s.microbatches * s.strategy.dp)
-    * s.training.seq_len / s.strategy.cp * s.model.hidden / ((s.vpp > 1 or s.strategy.sp) and s.strategy.tp or 1)
+    * s.training.seq_len / s.strategy.cp * s.model.hidden / (scattered(s) and s.strategy.tp or 1)
   local shares <const> = { tp_link_share = k.tp_link_share, pcie_link_share = k.pcie_link_share,
     network_share = s.constants.network_share or s.network.network_share or k.network_share }
   for i = 1, #s.bounds - 1 do
     transfers[i] = transfer_s(s, shares, (i - 1) % s.pp * gpus + 1, i % s.pp * gpus + 1, gpus, sent)
   end
   local seconds <const>, stuck <const> = core.simulate(stages, transfers, {
-    microbatches = s.microbatches, chunks = s.vpp, p2p = s.vpp == 1 and p2p or nil,
+    microbatches = s.microbatches, chunks = s.vpp, p2p = s.vpp == 1 and (s.p2p or p2p) or nil,
   })
   if not seconds then error("schedule: " .. stuck, 0) end
   return { seconds = seconds, bytes = bytes, parts = parts, stages = stages }

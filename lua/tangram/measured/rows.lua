@@ -1,5 +1,6 @@
 --- Measured runs as a CSV file holds them, one a line: columns by name, numbers as numbers.
 local core <const> = require "tangram.core"
+local imports <const> = require "tangram.measured.imports"
 
 local rows <const> = {}
 
@@ -11,7 +12,8 @@ rows.columns = {
   n_gpus = WHOLE, gpus_per_node = WHOLE, interconnect = TEXT, tp = WHOLE, pp = WHOLE, vpp = WHOLE, dp = WHOLE, cp = WHOLE, ep = WHOLE,
   zero = TEXT, mbs = WHOLE, gbs = WHOLE, layer_split = TEXT, recompute = TEXT, seq_par = WHOLE, precision = TEXT, schedule = TEXT,
   iter_time_s = NUMBER, iter_time_kind = TEXT, tflops_per_gpu = NUMBER, tflops_kind = TEXT, tokens_per_s_per_gpu = NUMBER,
-  mfu_pct = TEXT, mem_gib = NUMBER, mem_kind = TEXT, notes = TEXT, table = TEXT, url = TEXT, stack = TEXT,
+  mfu_pct = TEXT, mem_gib = NUMBER, mem_kind = TEXT, notes = TEXT, table = TEXT, url = TEXT, stack = TEXT, fsep = WHOLE,
+  imbalance = NUMBER, search = WHOLE,
 }
 
 --- Columns without which no row can be predicted.
@@ -102,6 +104,15 @@ function rows.parse(text, where)
     end
   end
   return list, warnings
+end
+
+--- Rows of a file of any kind that is known: CSV with the columns above, or other projects' JSON.
+---@param text string
+---@param where string the file, for messages
+---@return table[] rows, string[] warnings
+function rows.read(text, where)
+  if text:find "^%s*[{[]" then return imports.rows(text, where), {} end
+  return rows.parse(text, where)
 end
 
 return rows

@@ -48,11 +48,11 @@ local function add_deepseek(m, row)
 end
 
 local function model_of(row, source, get)
-  local family <const> = family_of(row)
-  local heads <const> = get("heads", math.max(1, row.hidden // 128))
+  local family <const>, known <const> = family_of(row), (source.shapes or {})[row.model] or {}
+  local heads <const> = known.heads or get("heads", math.max(1, row.hidden // 128))
   local m <const> = {
-    name = row.model, family = family, hidden = row.hidden, layers = row.layers, heads = heads, kv_heads = row.kv_heads,
-    head_dim = row.head_dim or row.hidden // heads, vocab = (source.vocab or {})[row.model] or get("vocab", 51200),
+    name = row.model, family = family, hidden = row.hidden, layers = row.layers, heads = heads, kv_heads = known.kv_heads or row.kv_heads,
+    head_dim = known.head_dim or row.head_dim or row.hidden // heads, vocab = known.vocab or get("vocab", 51200),
     ffn = row.ffn or not families[family].gated and 4 * row.hidden or nil, experts = row.n_experts or 0,
     experts_per_token = row.topk or 0, expert_ffn = row.n_experts and row.n_experts > 0 and get("moe_ffn", row.ffn) or 0,
   }
@@ -164,6 +164,7 @@ local function stack_of(row, source)
   local schedule <const> = (row.schedule or ""):lower()
   if schedule:find "fsdp" then return "fsdp" end
   if schedule:find "deepspeed" then return "megatron-deepspeed" end
+  if (row.zero or ""):find "^3" and (row.tp or 1) * (row.pp or 1) == 1 then return "fsdp" end -- Megatron shards no weights
   return "megatron"
 end
 
@@ -176,7 +177,8 @@ local RECENT <const> = { Hopper = true, Blackwell = true }
 
 ---@param row table of measured.rows
 ---@param gpus table<string, table> GPUs' own records
----@return table { model, training, strategy, pp, vpp, bounds, microbatches, ranks, network, stack, constants, assumed }
+---@return table { model, training, strategy, pp, vpp, bounds, microbatches, ranks, network, stack, constants, p2p?, partitioned?,
+---  imbalance?, search, assumed }
 function setup.of(row, gpus)
   if row.wrong then error(row.wrong, 0) end
   for _, name in ipairs { "gpu", "n_gpus", "layers", "hidden", "gbs" } do
@@ -187,9 +189,10 @@ function setup.of(row, gpus)
     if value and (value < 1 or value > most) then error(("%s: got %d, expected 1 to %d"):format(name, value, most), 0) end
   end
   local source <const> = sources.of(row)
-  local get <const>, assumed <const> = reader(row, source)
-  local ranks <const> = machine.ranks(row, gpus)
-  local per_node <const> = math.min(get("gpus_per_node", 8), row.n_gpus)
+  local get <const>, said <const> = reader(row, source)
+  local assumed = said
+  local ranks <const> = machine.ranks(row, gpus, source)
+  local per_node <const> = math.min(get("gpus_per_node", 8), machine.shortest_run(ranks)) -- a node has one type
   local recent <const> = RECENT[ranks[1].arch]
   local model <const> = model_of(row, source, get)
   local stack <const> = stack_of(row, source)
@@ -199,13 +202,15 @@ function setup.of(row, gpus)
     error(("gbs, mbs: %d microbatches over %d stages, expected no more than %d together"):format(microbatches, d.pp * d.vpp,
       MOST_OPERATIONS), 0)
   end
+  local search <const> = row.search == 1
+  if search then assumed = { "the plan, the best one found" } end
   local network <const>, network_assumed <const> = machine.network(row, source, ranks[1])
   if network_assumed and row.n_gpus > per_node then assumed[#assumed + 1] = network_assumed end
   local sp = row.seq_par == 1
   if row.seq_par == nil then sp = recent or false end
   return {
     model = model, pp = d.pp, vpp = d.vpp, bounds = bounds_of(row, d.pp * d.vpp), microbatches = microbatches, ranks = ranks,
-    gpus_per_node = get("gpus_per_node", 8), network = network, stack = stack, constants = source.constants or {},
+    gpus_per_node = per_node, network = network, stack = stack, constants = source.constants or {},
     assumed = assumed,
     training = training.check {
       global_batch = mbs * d.dp * microbatches, seq_len = get("seq"), precision = precision_of(get("precision", "bf16")),
@@ -213,9 +218,10 @@ function setup.of(row, gpus)
     },
     strategy = {
       dp = d.dp, tp = d.tp, cp = d.cp, ep = d.ep, zero = zero_of(get("zero", stack == "fsdp" and "3" or recent and "1" or "0")),
-      recompute = recompute_of(get("recompute", "none")), sp = sp and d.tp > 1,
+      fsep = row.fsep == 1, recompute = recompute_of(get("recompute", "none")), sp = sp and d.tp > 1,
     },
-    attention_square = source.attention_square or false,
+    attention_square = source.attention_square or false, p2p = source.p2p, partitioned = source.partitioned,
+    imbalance = row.imbalance, search = search,
   }
 end
 

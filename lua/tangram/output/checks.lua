@@ -185,7 +185,8 @@ end
 function checks.C2(launch)
   local seq <const> = launch.training.seq_len
   for _, stage in ipairs(launch.stages) do
-    local step <const> = stage.cp > 1 and 2 * stage.cp * (stage.sp and stage.tp or 1) or stage.sp and stage.tp or 1
+    local share <const> = stage.sp and stage.tp or 1
+    local step <const> = stage.cp > 1 and stage.cp * (share % 2 == 0 and share or 2 * share) or share
     if seq % step ~= 0 then
       return fatal("C2", "sequences of %d tokens are not divisible by %d, which cp %d%s of stage %d needs; nearest: %d", seq, step,
         stage.cp, stage.sp and (" with sequence parallelism over tp %d"):format(stage.tp) or "", stage.index,

@@ -6,6 +6,8 @@ local schema <const> = require "tangram.schema"
 
 local launch <const> = {}
 
+local function one_line(text) return (text:gsub("%c", " ")) end
+
 --- The record and the name of each GPU of a machine, by index from 0.
 local function gpus_by_index(description, node)
   local list <const>, index = { count = 0, nics = node.nics }, 0
@@ -50,7 +52,7 @@ local function stage_of(plan, index, at, gpus_of)
     gpus = gpus + #one.indices
   end
   return {
-    index = index, island = stage.island, devices = devices_of(stage, gpus_of), hosts = hosts, gpus = gpus,
+    index = index, island = one_line(stage.island), devices = devices_of(stage, gpus_of), hosts = hosts, gpus = gpus,
     first_layer = at.layer, layers = stage.layers, has_embedding = stage.has_embedding, has_head = stage.has_head,
     tp = degree(strategy, "tp"), dp = degree(strategy, "dp"), cp = degree(strategy, "cp"), ep = degree(strategy, "ep"),
     etp = degree(strategy, "etp"), zero = math.type(strategy.zero) and strategy.zero or 0, sp = strategy.sp == true,
@@ -116,8 +118,8 @@ local function dropped_of(plan)
   local list <const> = {}
   for _, island in ipairs(plan.islands) do
     if not island.used then
-      list[#list + 1] = { name = island.name, nodes = island.nodes,
-        reason = type(island.reason) == "string" and island.reason or "no reason is given" }
+      list[#list + 1] = { name = one_line(island.name), nodes = island.nodes,
+        reason = type(island.reason) == "string" and one_line(island.reason) or "no reason is given" }
     end
   end
   return list
@@ -134,6 +136,18 @@ local function check_whole_layers(plan, where)
   end
 end
 
+--- Raises for names that scripts and hostfiles can't hold.
+local function check_host_names(plan, where)
+  for s, stage in ipairs(plan.stages) do
+    for g, one in ipairs(stage.gpus) do
+      if not one.node:find "^[%w_][%w_.:-]*$" then
+        schema.fail(("%s: stages[%d].gpus[%d].node"):format(where, s - 1, g - 1), one.node,
+          "the name or address of a host: letters, digits, '.', '_', ':' and '-'")
+      end
+    end
+  end
+end
+
 --- The view of a plan. Raises one line if the plan lacks what every runtime needs.
 ---@param plan table tangram.plan/1 that core.plan_check accepts
 ---@param where string? the file, for errors
@@ -142,6 +156,7 @@ end
 function launch.of(plan, where)
   where = where or "plan"
   check_whole_layers(plan, where)
+  check_host_names(plan, where)
   local description <const> = clusters.describe(plan.cluster, where .. ": cluster")
   local model <const> = models.new(plan.model, where .. ": model")
   local gpus_of <const>, stages <const>, at <const> = {}, {}, { layer = 0, rank = 0 }
@@ -152,7 +167,7 @@ function launch.of(plan, where)
   end
   local hosts <const> = hosts_of(stages, gpus_of)
   return {
-    name = model.name, model = model, training = plan.training, precision = plan.training.precision, tied = model.tied,
+    name = one_line(model.name), model = model, training = plan.training, precision = plan.training.precision, tied = model.tied,
     microbatches = plan.microbatches, samples = plan.training.global_batch // plan.microbatches, world = at.rank, stages = stages,
     hosts = hosts, idle = idle_of(hosts), dropped = dropped_of(plan), time_s = plan.time_s, tokens_per_s = plan.tokens_per_s,
     p2p = plan.p2p, warnings = plan.warnings,

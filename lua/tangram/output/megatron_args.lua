@@ -11,6 +11,8 @@ local unlike <const> = {
   gemma3_text = "the gate is SiLU, the original's GELU", falcon = "attention and MLP are in turn, the original's in parallel",
   phi = "attention and MLP are in turn, the original's in parallel", opt = "the MLP's function is GELU, the original's ReLU",
   cohere = "attention and MLP are in turn, the original's in parallel",
+  cohere2 = "attention and MLP are in turn, the original's in parallel", gptj = "attention and MLP are in turn, the original's in parallel",
+  mpt = "positions are rotary, the original's are ALiBi", nemotron = "the MLP's function is GELU, the original's squared ReLU",
 }
 
 --- A list of 0 and 1 as the expression that Megatron evaluates: "[0]*3+[1]*58".
