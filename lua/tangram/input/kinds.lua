@@ -47,6 +47,8 @@ function kinds.guess(text)
     if sure > surest then best, surest = reader, sure end
   end
   if best then return best end
+  local other <const> = require "tangram.input.elsewhere"(text)
+  if other then return nil, other end
   return nil, ("looks like nothing known, expected one of %s (say which by --from)"):format(table.concat(kinds.names(), ", "))
 end
 
