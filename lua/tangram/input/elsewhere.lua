@@ -28,7 +28,7 @@ return function(text)
   if types then
     return ("is Sailor's table of GPU types (%s), which does not say what nodes there are; expected a hostfile or the like"):format(types)
   end
-  if text:find '"model_type"' or text:find '"num_hidden_layers"' or require("tangram.input.megatron_args").is(text) then
+  if text:find '"num_hidden_layers"' or require("tangram.input.flags").kind(text, "num_layers") then
     return "is a model's configuration, not a cluster: 'tangram model show FILE', or 'tangram plan --model FILE'"
   end
 end
