@@ -95,7 +95,8 @@ describe("plans of other systems", function()
     local function why(text) return (select(2, kinds.read(text))) end
     assert.matches("is another system's plan", why(galvatron))
     assert.matches("is another system's plan", why(flagscale))
-    assert.matches("is a model's configuration, not a cluster: 'tangram model show FILE'", why "pretrain_gpt.py --num-layers 3 --hidden-size 4")
+    assert.matches("is a model's configuration, not a cluster: 'tangram model show FILE'",
+      why "pretrain_gpt.py --num-layers 3 --hidden-size 4")
     assert.matches("is Sailor's table of GPU types %(P4: 8 GPUs of 8%.00 GiB a node, T4: 4 GPUs of 16%.0 GiB a node%), which does not say",
       why '{"T4": {"gpus_per_node": 4, "mem_per_gpu": 17179869184}, "P4": {"gpus_per_node": 8, "mem_per_gpu": 8589934592}, "zone": "z"}')
   end)
