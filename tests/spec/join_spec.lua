@@ -159,7 +159,7 @@ describe("rates between nodes", function()
     local found <const>, notes <const> = network { node("a1", 2, "t4", mixed), node("a3", 2, "t4", mixed),
       node("a2", 2, "t4", cards({ 25e9, ib }, { 25e9, ib, "down" }, { 25e9, ib, "far" })) }
     assert.same({ default = { bytes_per_s = 25e9, latency_s = 5e-5 } }, found)
-    assert.matches("node a1: InfiniBand (25.0 GB/s) and Ethernet (3.00 GB/s) are other transports", notes, 1, true)
+    assert.matches("nodes a1, a3: InfiniBand (25.0 GB/s) and Ethernet (3.00 GB/s) are other transports", notes, 1, true)
     assert.matches("node a2: mlx5_2 not counted, near no GPU\nnode a2: mlx5_1 not counted, not active", notes, 1, true)
     local toward <const> = network { node("a1", 2, "t4", mixed), node("e1", 2, "t4", cards { 12e9, eth }) }
     assert.equal(3e9, toward.default.bytes_per_s)
@@ -209,5 +209,18 @@ describe("rates between nodes", function()
     local _, notes <const> = joined({ facts("s", "sinfo", { node("a1", 4, "t4"), node("a2", 4, "t4") }),
       facts("n.txt", "nccl-tests", {}, { measured = { collective = "all_reduce", ranks = 4, busbw_bytes_per_s = 6e9 } }) }, ALL)
     assert.matches("n.txt: not used: it does not say whether it ran within a node", notes, 1, true)
+  end)
+end)
+
+describe("links within a node without a matrix", function()
+  local function intra(nvlink, name)
+    return joined({ facts("l", "nvidia-smi-nvlink", { node(nil, 8, name, { nvlink_bytes_per_s = nvlink }) }) }).nodes[1].intra_bytes_per_s
+  end
+  it("are the board's, at most what the driver says is up", function()
+    assert.equal(450e9, intra(nil, "NVIDIA H100 80GB HBM3"))
+    assert.equal(450e9, intra(18 * 26.562e9, "NVIDIA H100 80GB HBM3"))
+    assert.equal(250e9, intra({ 300e9, 250e9 }, "NVIDIA A100-SXM4-80GB"))
+    assert.equal(31.5e9, intra({ 300e9, 0 }, "NVIDIA A100-SXM4-80GB"))
+    assert.equal(31.5e9, intra(100e9, "NVIDIA A30")) -- a bridge is between two
   end)
 end)

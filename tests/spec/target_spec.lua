@@ -92,7 +92,7 @@ describe("target", function()
   for _, adapter in ipairs { "uniform", "alpa", "aceso", "galvatron" } do
     local made
     it("lets no plan of an adapter pass that the runtime can't run: " .. adapter, function()
-      for _, name in ipairs(runtimes) do
+      for _, name in ipairs { "galvatron", "megatron" } do
         local plan <const>, why <const>, status <const> =
           planner.plan(with(small(2.6, 1.6), { target = name, parallelizer = adapter }))
         if plan then assert.is_true(checked_by_oracle(plan), name) else assert.equal(3, status, why) end

@@ -4,8 +4,8 @@ local grammar <const> = require "tangram.input.grammar"
 local hostlist <const> = require "tangram.input.hostlist"
 
 --- Kinds from what the hardware says to what people wrote down. The first that knows a figure is believed.
-local SUREST_FIRST <const> = { "nvidia-smi-csv", "nvidia-smi-L", "rocm-smi", "nccl-topo-xml", "nvidia-smi-topo", "kubernetes",
-  "nccl-tests", "slurm-nodes", "sinfo", "gres-conf", "ray", "hostfile" }
+local SUREST_FIRST <const> = { "nvidia-smi-csv", "nvidia-smi-L", "rocm-smi", "nccl-topo-xml", "nvidia-smi-topo",
+  "nvidia-smi-p2p", "nvidia-smi-nvlink", "kubernetes", "nccl-tests", "slurm-nodes", "sinfo", "gres-conf", "ray", "hostfile" }
 local rank_of <const> = {}
 for i, kind in ipairs(SUREST_FIRST) do rank_of[kind] = i end
 
