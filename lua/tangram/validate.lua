@@ -41,11 +41,18 @@ local function measured_bytes(row)
   return row.mem_gib * ((row.mem_kind or ""):find "^GB" and 1e9 or GIB)
 end
 
+--- What a row that brings its own prediction comes to (measured.paper).
+local function own_prediction(row, plugin, cost)
+  if row.wrong then error(row.wrong, 0) end
+  return row.predict(plugin, cost)
+end
+
 --- The prediction of one row.
 ---@param row table of measured.rows
 ---@param plugin table a loaded cost model
 ---@param options { p2p: string?, gpus: table<string, table>?, cost: string|table? }?
----@return table { id, measured_s, predicted_s, measured_bytes, predicted_bytes, reason, suspect, suspect_memory, assumed, parts, shape }
+---@return table { id, measured_s, predicted_s, measured_bytes, predicted_bytes, reason, suspect, suspect_memory, assumed, parts, shape,
+---  held }
 function validate.row(row, plugin, options)
   options = options or {}
   local result <const> = {
@@ -53,9 +60,15 @@ function validate.row(row, plugin, options)
     measured_s = row.iter_time_s, measured_bytes = measured_bytes(row),
   }
   local ok <const>, why <const> = pcall(function()
-    local s <const> = setup.of(row, options.gpus or {})
-    result.assumed, result.measured_s = s.assumed, measured_s(row, s)
-    local prediction <const> = s.search and planned.of(s, options.cost or "analytic") or predict.of(s, plugin, options.p2p or "overlapped")
+    local prediction
+    if row.holds or row.source_key == "paper" then
+      prediction = own_prediction(row, plugin, options.cost)
+      result.assumed, result.held = row.assumed, row.holds(prediction.seconds)
+    else
+      local s <const> = setup.of(row, options.gpus or {})
+      result.assumed, result.measured_s = s.assumed, measured_s(row, s)
+      prediction = s.search and planned.of(s, options.cost) or predict.of(s, plugin, options.p2p or "overlapped")
+    end
     result.predicted_s, result.predicted_bytes, result.parts = prediction.seconds, prediction.bytes, prediction.parts
     result.shape = prediction.shape
   end)

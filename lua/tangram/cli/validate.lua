@@ -52,7 +52,7 @@ local function print_groups(groups, field, title)
 end
 
 local function print_rows(result)
-  local lines <const> = { { "row", "measured s", "predicted s", "%", "measured GiB", "predicted GiB", "%", "plan found" } }
+  local lines <const> = { { "row", "measured s", "predicted s", "%", "measured GiB", "predicted GiB", "%", "bar", "plan" } }
   local function figures(measured, predicted, unit)
     local function text(x) return x and ("%.4g"):format(x / unit) or "-" end
     return text(measured), text(predicted), measured and predicted and ("%+.1f"):format(100 * (predicted / measured - 1)) or "-"
@@ -61,7 +61,8 @@ local function print_rows(result)
     if not row.reason then
       local a <const>, b <const>, c <const> = figures(row.measured_s, row.predicted_s, 1)
       local x <const>, y <const>, z <const> = figures(row.measured_bytes, row.predicted_bytes, 2 ^ 30)
-      lines[#lines + 1] = { row.id, a, b, c, x, y, z, row.shape or "" }
+      local bar <const> = row.row.bar and ("%s %s"):format(row.row.bar, row.held and "held" or "MISSED") or ""
+      lines[#lines + 1] = { row.id, a, b, c, x, y, z, bar, row.shape or "" }
     end
   end
   print_table(lines)
