@@ -106,6 +106,20 @@ for _, module in ipairs(kinds) do
     return reader.read(text)
   end)
 end
+target("joined cluster", fixtures["slurm-nodes"] and {
+  fixtures["slurm-nodes"][1], fixtures["sinfo"][2], fixtures["kubernetes"][3], fixtures["hostfile"][1], fixtures["ray"][1],
+} or {}, function(text)
+  local read_facts <const>, why <const> = kinds.read(text)
+  if not read_facts then return nil, why end
+  local sources <const> = { { path = "damaged", facts = read_facts } }
+  local first <const> = read_facts.nodes[1]
+  if first and first.name and require "tangram.input.hostlist".expand(first.name) then
+    sources[2] = { path = "topo", node = first.name, facts = kinds.read(fixtures["nvidia-smi-topo"][1]) }
+  end
+  local description <const>, refusal <const> = require "tangram.input.join".cluster(sources, { bytes_per_s = { "1 GB/s", "leaf=2e9" },
+    gpu_types = { ["*"] = "t4", v100 = "v100-pcie-16", a100 = "a100-pcie-40" } })
+  return description, not description and refusal or nil
+end)
 target("hostlist", { "gpu[001-003,7],x1", "r[1-2]n[01-16]-ib,login", "rack[1-3]" }, require "tangram.input.hostlist".expand)
 
 local numbers <const> = {

@@ -68,6 +68,7 @@ local function records_of(text)
       record = { line = number }
       records[#records + 1] = record
       read_fields(line, record)
+      record.NodeName = line:match "NodeName=(%S+)"
     elseif record and line:find "%S" then
       if not KEYS[line:match "^%s*([%w_]+)="] then
         refuse(number, "got '%s', expected a field such as State= or the next NodeName=, as '%s' prints them", grammar.quote(line), COMMAND)
@@ -83,6 +84,9 @@ local function read(text)
   if #records == 0 then refuse(nil, "no NodeName= at the start of a line, expected the output of '%s'", COMMAND) end
   local facts <const>, line_of <const> = { nodes = {}, warnings = {} }, {}
   for i, record in ipairs(records) do
+    if record.NodeName:find "[%[,]" then
+      refuse(record.line, "'%s' is a list of nodes, as in slurm.conf, expected the output of '%s'", grammar.quote(record.NodeName), COMMAND)
+    end
     local before <const> = line_of[record.NodeName]
     if before then refuse(record.line, "node '%s' stands on line %d too, expected each node once", record.NodeName, before) end
     line_of[record.NodeName] = record.line
