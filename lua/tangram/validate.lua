@@ -155,6 +155,26 @@ end
 ---@param where string the file, for messages
 function validate.run(text, where, options) return validate.files({ { text = text, where = where } }, options) end
 
+--- Time and memory by group as one table in Markdown, a line each; errors in per cent.
+---@param result table of `validate.run`
+---@param by string
+---@return string
+function validate.markdown(result, by)
+  local lines <const> = { ("| %s | runs | mean | median | 90 %% within | bias | rank | memory: runs | mean | lowest |"):format(by),
+    "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |" }
+  local function percent(x) return ("%.1f"):format(100 * x) end
+  for _, one in ipairs(result.groups) do
+    local t <const>, m <const>, cells <const> = one.time, one.memory, { "", "", "", "", "", "", "", "", "" }
+    if t then
+      cells[1], cells[2], cells[3] = ("%d"):format(t.count), percent(t.mape), percent(t.median)
+      cells[4], cells[5], cells[6] = percent(t.p90), percent(t.bias), t.spearman and ("%.2f"):format(t.spearman) or ""
+    end
+    if m then cells[7], cells[8], cells[9] = ("%d"):format(m.count), percent(m.mape), percent(m.low.error) end
+    lines[#lines + 1] = ("| %s | %s |"):format(one.name, table.concat(cells, " | "))
+  end
+  return table.concat(lines, "\n") .. "\n"
+end
+
 local function or_null(value) return value == nil and core.null or value end
 
 local function errors_of(e)

@@ -69,21 +69,6 @@ local function print_rows(result)
   print ""
 end
 
---- Time and memory by group, a line each: what README.md has.
-local function print_markdown(result, by)
-  print(("| %s | runs | mean | median | 90 %% within | bias | rank | memory: runs | mean | lowest |"):format(by))
-  print "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
-  for _, group in ipairs(result.groups) do
-    local t <const>, m <const> = group.time, group.memory
-    local cells <const> = t and { ("%d"):format(t.count), percent(t.mape), percent(t.median), percent(t.p90), percent(t.bias),
-      t.spearman and ("%.2f"):format(t.spearman) or "" } or { "", "", "", "", "", "" }
-    for _, cell in ipairs(m and { ("%d"):format(m.count), percent(m.mape), percent(m.low.error) } or { "", "", "" }) do
-      cells[#cells + 1] = cell
-    end
-    print(("| %s | %s |"):format(group.name, table.concat(cells, " | ")))
-  end
-end
-
 --- Rows that no figure counts, each with its reason; what was assumed, by how many rows.
 local function print_notes(result)
   local counts <const>, names <const> = {}, {}
@@ -120,7 +105,7 @@ local function run(words)
   if args.html then options.write(args.html, require("tangram.report.scatter").page(result, args.by)) end
   if args.json == "-" or args.html == "-" then return 0 end
   if args.markdown then
-    print_markdown(result, args.by)
+    io.stdout:write(validate.markdown(result, args.by))
     return 0
   end
   if args.rows then print_rows(result) end

@@ -88,8 +88,8 @@ local function stated(size, stages)
     for i, stage in ipairs(stages) do
       local on <const> = island_of(stage[1])
       local last <const> = first + stage[2] - 1 + (i == 1 and 1 or 0) + (i == #stages and 1 or 0)
-      local ctx <const> = { model = m, atoms = atoms, islands = { on }, training = training, microbatches = 128, samples = 1, successors = 0,
-        capacity_bytes = on.memory_bytes, log = function() end }
+      local ctx <const> = { model = m, atoms = atoms, islands = { on }, training = training, microbatches = 128, samples = 1,
+        successors = 0, capacity_bytes = on.memory_bytes, log = function() end }
       local strategy <const> = { dp = 1, tp = stage[3], sp = false, recompute = stage[4] }
       local one <const> = priced.stage(slice.new(m, atoms, first, last), on, strategy, ctx)
       times[i] = { forward_s = one.forward_s, backward_s = one.backward_s, sync_s = one.sync_s }
@@ -120,11 +120,10 @@ end
 --- H100 and A100 with experts: GPUs, batch and network are not stated; this is what fits the figures best.
 local function experts(model, gpus, layers)
   return function(_, cost)
-    local m <const> = { family = model.family, layers = layers }
+    local m <const> = { layers = layers }
     for name, value in pairs(model) do m[name] = value end
-    m.layers = layers
     return search({
-      model = m, cost = cost,
+      model = m,
       cluster = { nodes = { { name = "h", gpu = "h100-sxm", gpus = gpus }, { name = "a", gpu = "a100-sxm4-80", gpus = gpus } },
         network = { default = { bytes_per_s = 12.5e9 } } },
       training = { global_batch = 256, seq_len = 4096, microbatches = { min = 16, max = 64 } },

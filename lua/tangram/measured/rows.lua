@@ -113,8 +113,9 @@ local function plain(text)
   local names <const>, after_names <const> = record(text, 1)
   local at = after_names
   while at <= #text do
-    local fields, row <const> = nil, {}
-    fields, at = record(text, at)
+    local row <const> = {}
+    local fields <const>, after <const> = record(text, at)
+    at = after
     for i, name in ipairs(names) do row[name] = fields[i] ~= "" and fields[i] or nil end
     if next(row) then list[#list + 1] = row end
   end
