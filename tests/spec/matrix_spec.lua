@@ -90,6 +90,13 @@ describe("rates from the matrix of link classes", function()
     assert.same({ [2] = 425e9 }, matrix.rates(classes(4, "NV18", {}), device "h100-sxm", each))
   end)
 
+  it("takes what a user's own type gives as words for not known", function()
+    local own <const> = { link_bytes_per_s = "50 GB/s", pcie_bytes_per_s = "32 GB/s", link = 3 }
+    assert.same({ [2] = 50e9 }, matrix.rates(classes(2, "NV2", {}), own))
+    assert.is_nil(matrix.rates(classes(2, "PIX", {}), own))
+    assert.is_nil(matrix.doubt(classes(2, "PIX", {}), own))
+  end)
+
   it("knows no rate without a type that has one", function()
     assert.is_nil(matrix.rates(classes(2, "PHB", {}), nil))
     assert.is_nil(matrix.rates(classes(1, "X", {}), device "a40"))

@@ -19,8 +19,9 @@ local MOST_SEARCHED <const> = 8
 --- NVLinks of a class, 0 for others.
 local function links_of(class) return tonumber(class:match "^NV(%d+)$") or 0 end
 
+--- Rate of one of a type's NVLinks, and how many it has. A user's own type may say less, or in words ("50 GB/s").
 local function link_rate(device)
-  local links <const> = device and device.link and tonumber(device.link:match "x(%d+)")
+  local links <const> = device and tonumber(tostring(device.link):match "x(%d+)")
   local rate <const> = device and device.link_bytes_per_s
   return links and type(rate) == "number" and rate / links or LINK_BYTES_PER_S, links
 end
@@ -174,7 +175,7 @@ end
 ---@return table<integer, number>? bytes_per_s by size from 2 on; nil for one GPU, or if a rate it takes is not known
 function matrix.rates(classes, device, nvlink_bytes_per_s, pcie_bytes_per_s)
   local facts <const> = { device = device, switched = is_switched(classes, device), nvlink_bytes_per_s = nvlink_bytes_per_s,
-    pcie_bytes_per_s = pcie_bytes_per_s or device and device.pcie_bytes_per_s }
+    pcie_bytes_per_s = pcie_bytes_per_s or device and tonumber(device.pcie_bytes_per_s) }
   local rates <const> = {}
   local before
   for size = 2, #classes do
@@ -194,7 +195,7 @@ end
 ---@param device table? entry of the catalogue
 ---@return string? why
 function matrix.doubt(classes, device)
-  if not (device and device.link and device.link:find "NVLink" and not device.bridge) or #classes < 2 then return nil end
+  if not (device and tostring(device.link):find "NVLink" and not device.bridge) or #classes < 2 then return nil end
   for _, row in ipairs(classes) do
     for _, class in ipairs(row) do
       if links_of(class) > 0 then return nil end
