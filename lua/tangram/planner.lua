@@ -1,5 +1,6 @@
 --- From a recipe's table to a plan: reads model, cluster and training, groups the cluster into islands, searches, and
 --- builds the plan with all that is needed to check, report and launch it (tangram.plan/1).
+local catalog <const> = require "tangram.catalog"
 local cluster_json <const> = require "tangram.input.cluster_json"
 local clusters <const> = require "tangram.cluster"
 local contract <const> = require "tangram.contract"
@@ -125,6 +126,18 @@ local function for_precision(setting, rules, name)
   end
 end
 
+--- One attention implementation for all stages, for a runtime that has no more: unfused if a GPU knows no other.
+local function for_attention(setting, name)
+  local old, new
+  for _, device in ipairs(devices_of(setting.cluster)) do
+    if catalog.unfused[device.arch] then old = old or device.name else new = device.name end
+  end
+  if not (old and new) or setting.training.attention ~= "auto" then return end
+  setting.training.attention = "unfused"
+  setting.log(("attention is unfused on all GPUs, as %s has no fused kernels and %s takes one implementation for all stages"):format(old,
+    name))
+end
+
 --- What all partitions of one planning share.
 ---@param spec table checked against planner.fields
 ---@return table setting
@@ -149,6 +162,7 @@ function planner.setting(spec)
   if not precision then error(note, 0) end
   setting.training.precision = precision
   warn { note }
+  if setting.rules and setting.rules.one_attention then for_attention(setting, spec.target) end
   setting.atoms, setting.own_atoms = atoms_of(setting.model, setting.training, spec, setting.parallelizer)
   if setting.rules and (setting.own_atoms or spec.granularity ~= "layer") then
     error(("target: no runtime cuts inside a layer, expected granularity 'layer' for %s"):format(spec.target), 0)

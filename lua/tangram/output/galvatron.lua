@@ -16,7 +16,7 @@ galvatron.options = {
 
 galvatron.rules = {
   equal_gpus = true, min_layers = 1, whole_layers = true, selective_never = true, no_zero_one = true, one_low_zero = true,
-  sp_with_tp = true, kv_divide = true, one_vendor = true, no_fsep = true, no_offload = true, no_fp8 = true,
+  sp_with_tp = true, kv_divide = true, one_vendor = true, no_fsep = true, no_offload = true, no_fp8 = true, one_attention = true,
 }
 
 --- dp where tp and cp are least, by which the runtime divides the batch whether or not a layer has both.

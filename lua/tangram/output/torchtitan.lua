@@ -21,6 +21,7 @@ torchtitan.rules = {
   equal_gpus = true, one_tp = true, one_dp = true, one_cp = true, one_ep = true, one_zero = true, no_zero_one = true,
   one_recompute = true, whole_recompute = true, selective_never = true, sp_with_tp = true, kv_divide = true, min_layers = 1,
   whole_layers = true, tied_one_stage = true, no_fp16 = true, no_fp8 = true, one_vendor = true, no_fsep = true, no_offload = true,
+  one_attention = true,
 }
 
 function torchtitan.prepare(plan, options, where)
