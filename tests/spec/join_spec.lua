@@ -109,6 +109,7 @@ describe("joining files of a cluster", function()
 
   it("asks of which node a file is, and for the type, the rate and the links that no file tells", function()
     refused({ facts("slurm.txt", "slurm-nodes", { node("a1", 4, "t4") }), of("topo.txt", PAIRS) }, ALL, "topo.txt: of which node is it?")
+    refused({ of("1.txt", PAIRS), of("2.txt", PAIRS) }, ALL, "1.txt and 2.txt: two of one kind, of which nodes?")
     refused({ { path = "s", node = "x", facts = { kind = "sinfo", warnings = {}, nodes = { node("a1", 4, "t4") } } } }, ALL,
       "s: names its nodes itself (a1)")
     refused({ facts("s", "slurm-nodes", { node("a1", 4, "a100"), node("a2", 4, "a100"), node("b", 1, "zeta") }) }, ALL,
@@ -209,6 +210,17 @@ describe("rates between nodes", function()
     local _, notes <const> = joined({ facts("s", "sinfo", { node("a1", 4, "t4"), node("a2", 4, "t4") }),
       facts("n.txt", "nccl-tests", {}, { measured = { collective = "all_reduce", ranks = 4, busbw_bytes_per_s = 6e9 } }) }, ALL)
     assert.matches("n.txt: not used: it does not say whether it ran within a node", notes, 1, true)
+    refused({ facts("s", "sinfo", { node("a1", 4, "t4"), node("a2", 4, "t4") }),
+      facts("n.txt", "nccl-tests", {}, { measured = { collective = "all_reduce", ranks = 4, busbw_bytes_per_s = 6e9 } }) }, {},
+      "no rate between a1 and a2, expected --bytes-per-s '25 GB/s' (or a link's name, ib-hdr), ibstat of both nodes, or nccl-tests "
+      .. "between them; n.txt: not used")
+  end)
+  it("of a run on some GPUs of the nodes leave their number alone", function()
+    local made <const> = joined { facts("h", "hostfile", { node("a1", 8), node("a2", 8) }),
+      facts("n.txt", "nccl-tests", { node("a1", 1, "NVIDIA A30"), node("a2", 1, "NVIDIA A30") },
+        { measured = { collective = "all_gather", ranks = 2, nodes = 2, busbw_bytes_per_s = 24e9 } }) }
+    assert.same({ "a30", 8 }, { made.nodes[1].gpu, made.nodes[1].gpus })
+    assert.equal(24e9, made.network.default.bytes_per_s)
   end)
 end)
 

@@ -224,7 +224,7 @@ function network.of(nodes, sources, one_name, told, measured, warnings)
         if not steps then
           return nil, ("no rate between %s%s and %s%s, expected --bytes-per-s '25 GB/s' (or a link's name, ib-hdr), %s"):format(
             a.members[1], transports(a.first), i == j and b.members[2] or b.members[1], transports(b.first),
-            "ibstat of both nodes, or nccl-tests between them")
+            "ibstat of both nodes, or nccl-tests between them" .. (measured.unused and "; " .. measured.unused or ""))
         end
         local key <const> = key_of(steps)
         found[#found + 1] = { a = a, b = b, steps = steps, key = key, from = from }
