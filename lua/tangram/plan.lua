@@ -211,15 +211,25 @@ local function utilisation(setting, problem, stages, time_s)
   return core.model_flops(setting.model, setting.training.seq_len) * setting.training.global_batch / (time_s * peak)
 end
 
+--- Constants of the islands in use. One that they don't share is listed for each, as "NAME on ISLAND".
 local function constants_of(problem, stages)
-  local list <const>, seen <const>, used <const> = core.array {}, {}, {}
+  local rows <const>, values <const>, used <const> = {}, {}, {}
   for _, stage in ipairs(stages) do used[stage.island] = true end
   for _, island in ipairs(problem.islands) do
     for _, row in ipairs(used[island.name] and search.constants(problem, island) or {}) do
-      if not seen[row.name] then
-        seen[row.name] = true
-        list[#list + 1] = row
-      end
+      rows[#rows + 1] = { island.name, row }
+      local before <const> = values[row.name]
+      local same <const> = before == nil or before and before.value == row.value and before.source == row.source
+      values[row.name] = same and row or false
+    end
+  end
+  local list <const>, seen <const> = core.array {}, {}
+  for _, pair in ipairs(rows) do
+    local island <const>, row <const> = pair[1], pair[2]
+    if not values[row.name] then row.name = ("%s on %s"):format(row.name, island) end
+    if not seen[row.name] then
+      seen[row.name] = true
+      list[#list + 1] = row
     end
   end
   return list

@@ -56,6 +56,17 @@ target("integer list", { "([0]*3+[1]*58)", "'[0,1]*12'", "2*([1]+[0, 0])" }, fun
   assert(value == nil or type(value) == "table" or math.type(value), "neither a number nor a list")
 end)
 
+target("foreign plan", {
+  '{"pp_deg":2,"tp_sizes_enc":"2,2,1","dp_types_enc":"0,1,0","checkpoint":"1,0,0","pp_division":"2,1","global_bsz":8,"chunks":4,"vtp":2}',
+  '{"pipeline_list":[{"num_stages":2,"layers_per_stage":[[0,1],[2,3,4]],"dp":[2,2],"tmp_per_stage":[[[[["A",2,"z"]],2],[[["B",2,"z"]],2]],'
+    .. '[[[["A",1,"z"]],1],[[["A",1,"z"]],1]]]}],"mbs":2,"gbs":16}',
+  "system:\n  hetero:\n    hetero_process_meshes: [2, 1, 1, 1, 1, 1, 1, 1, 2, 2]\n    hetero_pipeline_layer_split: [3, 2, 1]\n"
+    .. "model:\n  num_layers: 6\n  global_batch_size: 8\n  micro_batch_size: 2\n",
+}, function(text)
+  local foreign <const> = require "tangram.input.foreign_plan"
+  return foreign.text(foreign.read(text))
+end)
+
 target("model table", {
   '{"family":"gpt2","hidden":1024,"layers":4,"heads":16,"vocab":51200}',
   '{"family":"llama","hidden":64,"layers":2,"heads":8,"kv_heads":2,"ffn":128,"gated":true,"vocab":100,"experts":4,'
@@ -106,6 +117,20 @@ for _, module in ipairs(kinds) do
     return reader.read(text)
   end)
 end
+target("joined cluster", fixtures["slurm-nodes"] and {
+  fixtures["slurm-nodes"][1], fixtures["sinfo"][2], fixtures["kubernetes"][3], fixtures["hostfile"][1], fixtures["ray"][1],
+} or {}, function(text)
+  local read_facts <const>, why <const> = kinds.read(text)
+  if not read_facts then return nil, why end
+  local sources <const> = { { path = "damaged", facts = read_facts } }
+  local first <const> = read_facts.nodes[1]
+  if first and first.name and require "tangram.input.hostlist".expand(first.name) then
+    sources[2] = { path = "topo", node = first.name, facts = kinds.read(fixtures["nvidia-smi-topo"][1]) }
+  end
+  local description <const>, refusal <const> = require "tangram.input.join".cluster(sources, { bytes_per_s = { "1 GB/s", "leaf=2e9" },
+    gpu_types = { ["*"] = "t4", v100 = "v100-pcie-16", a100 = "a100-pcie-40" } })
+  return description, not description and refusal or nil
+end)
 target("hostlist", { "gpu[001-003,7],x1", "r[1-2]n[01-16]-ib,login", "rack[1-3]" }, require "tangram.input.hostlist".expand)
 
 local numbers <const> = {

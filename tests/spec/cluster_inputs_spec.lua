@@ -70,7 +70,27 @@ describe("scontrol show node", function()
     refused("slurm-nodes", "NodeName=a State=IDLE Gres=gpu:a100:4(S:0\n", "line 1: a: Gres")
     refused("slurm-nodes", "NodeName=a State=IDLE\nNodeName=a State=IDLE\n", "line 2: node 'a' stands on line 1 too")
     refused("slurm-nodes", "hello", "scontrol show node")
+    refused("slurm-nodes", "NodeName=n[1-4] CPUs=8 Gres=gpu:4 State=UNKNOWN\n", "line 1: 'n[1-4]' is a list of nodes, as in slurm.conf")
   end)
+end)
+
+describe("text that is none of the kinds", function()
+  for text, pattern in pairs {
+    ["PartitionName=gpu AllowGroups=ALL\n   State=UP\n"] = "'scontrol show partition', expected 'scontrol show node'",
+    ["             JOBID PARTITION     NAME     USER ST\n  1 gpu a b R\n"] = "'squeue', expected sinfo",
+    ["NAME  STATUS  ROLES  AGE  VERSION\na  Ready  <none>  1d  v1\n"] = "'kubectl get nodes', expected 'kubectl get nodes -o json'",
+    ["| NVIDIA-SMI 550.54  Driver Version: 550.54  CUDA Version: 12.4 |\n"] = "nvidia-smi's table, expected 'nvidia-smi topo -m'",
+    ['{"format":"tangram.cluster/1","nodes":[]}'] = "a cluster file already",
+    ['{"model_type":"llama"}'] = "a model's config.json, expected it as --model",
+    ["node1\nnode2\n"] = "may be 'cat hostfile', but that is not sure: say so by --from hostfile",
+    ["Dear all, the cluster is down.\n"] = "looks like nothing known",
+  } do
+    it("is told what to give instead: " .. pattern:match "^[^,]+", function()
+      local facts <const>, why <const> = kinds.read(text)
+      assert.is_nil(facts)
+      assert.matches(pattern, why, 1, true)
+    end)
+  end
 end)
 
 describe("states of Slurm's nodes", function()

@@ -16,7 +16,25 @@ local time_parts <const> = {
   "compute_s", "attention_s", "memory_bound_s", "launch_s", "tp_s", "cp_s", "ep_s", "fsep_s", "fsdp_s", "offload_s", "selective_s",
 }
 
---- The constants in use on an island, for the plan's list.
+--- Figures of an island's GPUs and links that the formulas take: the catalogue's from datasheets, others as the cluster has them.
+local function figures_of(island)
+  local device <const>, list <const> = island.device, {}
+  local function add(name, value, unit, is_datasheet)
+    if not value then return end
+    list[#list + 1] = { name = name, value = value, unit = unit, from = is_datasheet and "datasheet" or "measured",
+      source = is_datasheet and device.source or "the cluster's description" }
+  end
+  local known <const> = device.source ~= nil
+  add("compute_flops", island.compute_flops, "FLOP/s", known)
+  add("fp8_flops", device.fp8_flops, "FLOP/s", known)
+  add("memory_bytes_per_s", device.memory_bytes_per_s, "bytes/s", known)
+  local inside <const> = island:intra_bytes_per_s(island.gpus_per_node)
+  add("intra_bytes_per_s", inside, "bytes/s", known and (inside == device.link_bytes_per_s or inside == device.pcie_bytes_per_s))
+  add("inter_bytes_per_s", island.inter and island:inter_bytes_per_s(island.gpus_per_node), "bytes/s", false)
+  return list
+end
+
+--- The constants in use on an island, for the plan's list: fitted and carried over, then the datasheets' and the cluster's figures.
 ---@return table[] { name, value, unit, from, source }
 local function constants_of(island, ctx)
   local list <const> = constants.list(island.device, { moe = ctx.model.experts > 0, stack = ctx.options.stack })
@@ -27,7 +45,8 @@ local function constants_of(island, ctx)
     if of_type[one.name] then one.value, one.from, one.source = of_type[one.name], "fitted", "option 'gpus'" end
     if given[one.name] then one.value, one.from, one.source = given[one.name], "fitted", "option 'constants'" end
   end
-  return list
+  local figures <const> = figures_of(island)
+  return table.move(figures, 1, #figures, #list + 1, list)
 end
 
 --- The setting of a strategy, from ctx.memo where it was worked out before.

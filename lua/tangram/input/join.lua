@@ -1,5 +1,6 @@
 --- Joins what several files say about a cluster into one tangram.cluster/1. What no file says is asked for by name, or a stated
 --- default with a warning; nothing is guessed from a name that may mean two things.
+local cards <const> = require "tangram.input.join_cards"
 local catalog <const> = require "tangram.catalog"
 local cluster <const> = require "tangram.cluster"
 local join_measured <const> = require "tangram.input.join_measured"
@@ -89,6 +90,22 @@ local function check_memory(node, run, device, warnings)
   end
 end
 
+--- Without a matrix: the link of the type's board, or PCIe where that has none or is an optional bridge, with a note; a rate
+--- only if the driver said how many links are up.
+local function taken_for_granted(node, device, notes)
+  local up = math.huge
+  local nvlink <const> = node.nvlink_bytes_per_s
+  for _, rate in ipairs(type(nvlink) == "table" and nvlink or { nvlink }) do up = math.min(up, rate) end
+  local linked <const> = device and device.link and not device.bridge and up > 0
+  notes[#notes + 1] = { node.name, ("no file says how its GPUs are linked: %s is taken between all of them; 'nvidia-smi topo -m' tells it")
+    :format(linked and device.link or "PCIe") }
+  if up == math.huge or not device then return nil end -- the catalogue's
+  if not linked then return device.pcie_bytes_per_s end
+  local by_size <const> = {}
+  for _, step in ipairs(rates.to_steps(device.link_bytes_per_s)) do by_size[("%d"):format(step[1])] = math.min(step[2], up) end
+  return by_size
+end
+
 --- The rates within a node by size of group: what the user says, nccl-tests measured, or the matrix gives; else the catalogue's,
 --- with a warning where that takes NVLink between all of them for granted.
 local function intra_of(node, runs, told, measured, options, notes)
@@ -120,10 +137,7 @@ local function intra_of(node, runs, told, measured, options, notes)
     for size, rate in pairs(found) do by_size[("%d"):format(size)] = rate end
     return by_size
   end
-  local linked <const> = device and device.link and not device.bridge
-  notes[#notes + 1] = { node.name, linked
-    and ("no file says how its GPUs are linked: %s is taken between all of them; 'nvidia-smi topo -m' tells it"):format(device.link)
-    or "no file says how its GPUs are linked: PCIe is taken between all of them; 'nvidia-smi topo -m' tells it" }
+  return taken_for_granted(node, device, notes)
 end
 
 --- One line for all nodes of which the same is noted.
@@ -141,18 +155,15 @@ local function add_notes(warnings, notes)
   end
 end
 
---- Names of the devices that carry traffic between nodes: active, near a GPU, and InfiniBand where there is any. Not names of
---- interfaces, nor the numbers of a matrix without its legend.
-local function nics_of(node)
-  local names <const>, infiniband = {}, false
-  for _, nic in ipairs(node.nics or {}) do infiniband = infiniband or nic.active ~= false and nic.transport == "infiniband" end
-  for _, nic in ipairs(node.nics or {}) do
-    local near = nic.affinity == nil
-    for _, class in pairs(nic.affinity or {}) do near = near or class ~= "SYS" end
-    local device <const> = not nic.name:find "^NIC%d+$" and not nic.name:find "^e[tn]"
-    if near and device and nic.active ~= false and not (infiniband and nic.transport == "ethernet") then names[#names + 1] = nic.name end
+--- The names of the files that tell of a node, without folders: plans hold no path.
+local function files_of(node)
+  local names <const>, seen <const> = {}, {}
+  for _, part in ipairs(node.parts) do
+    local name <const> = part.source.path:match "[^/]+$" or part.source.path
+    if not seen[name] then names[#names + 1] = name end
+    seen[name] = true
   end
-  return #names > 0 and names or nil
+  return table.concat(names, ", ")
 end
 
 local function node_entry(node, told, measured, options, warnings, notes)
@@ -163,7 +174,7 @@ local function node_entry(node, told, measured, options, warnings, notes)
     -- links that reach past the node (GB200): which nodes share them, labels or Slurm's blocks tell
     if device and (device.link or ""):find "domain" then node.domain_bytes_per_s = device.link_bytes_per_s end
   end
-  local entry <const> = { name = node.name, nics = nics_of(node) }
+  local entry <const> = { name = node.name, nics = node.card_names[1] and node.card_names, source = files_of(node) }
   local why
   entry.intra_bytes_per_s, why = intra_of(node, runs, told, measured.within[node.name], options, notes)
   if why then return nil, why end
@@ -257,6 +268,7 @@ function join.cluster(sources, options)
   if not typed then return nil, ask end
   local input <const>, notes <const> = { format = "tangram.cluster/1", nodes = {}, gpus = next(options.own) and options.own }, {}
   for _, node in ipairs(nodes) do
+    cards.choose(node, notes)
     node.gpu_count = 0
     for _, run in ipairs(node.gpus) do node.gpu_count = node.gpu_count + run.count end
   end

@@ -1,54 +1,15 @@
 --- The rates between nodes, from what the user says, what nccl-tests measured, NVLink domains and network cards.
+local cards <const> = require "tangram.input.join_cards"
 local rates <const> = require "tangram.rates"
 local units <const> = require "tangram.units"
 
 local network <const> = {}
 
-local function sum_of(list, count)
+--- What so many of the fastest cards carry.
+local function sum_of(rates_of_cards, count)
   local sum = 0
-  for i = 1, math.min(count, #list) do sum = sum + list[i] end
+  for i = 1, math.min(count, #rates_of_cards) do sum = sum + rates_of_cards[i] end
   return sum
-end
-
---- Who makes a card, by what the driver calls it.
-local MAKERS <const> = { { "^mlx", "NVIDIA" }, { "^bnxt_re", "Broadcom" }, { "^irdma", "Intel" }, { "^hfi1", "Cornelis" },
-  { "^efa", "AWS" }, { "^rdmap", "AWS" }, { "^ionic", "AMD" } }
-
-local function maker_of(nic)
-  for _, one in ipairs(MAKERS) do
-    if nic.name:find(one[1]) then return one[2] end
-  end
-end
-
---- A node's usable cards by transport: rates, fastest first. Cards that are down, of unknown rate or near no GPU don't count.
-local function cards_of(node, warnings)
-  local cards <const> = {}
-  node.card_names = {}
-  local far <const>, silent <const> = {}, {}
-  for _, nic in ipairs(node.nics or {}) do
-    local near = nic.affinity == nil
-    for _, class in pairs(nic.affinity or {}) do near = near or class ~= "SYS" end
-    if not near then
-      far[#far + 1] = nic.name
-    elseif nic.active ~= false and nic.bytes_per_s and nic.bytes_per_s > 0 then
-      local transport <const> = nic.transport or "unknown"
-      cards[transport] = cards[transport] or {}
-      table.insert(cards[transport], nic.bytes_per_s)
-      node.card_names[#node.card_names + 1] = nic.name
-      node.card_maker = node.card_maker or maker_of(nic)
-    elseif nic.active == false then
-      silent[#silent + 1] = nic.name
-    end
-  end
-  for _, list in pairs(cards) do table.sort(list, function(a, b) return a > b end) end
-  if #far > 0 then warnings[#warnings + 1] = ("node %s: %s not counted, near no GPU"):format(node.name, table.concat(far, ", ")) end
-  if #silent > 0 then warnings[#warnings + 1] = ("node %s: %s not counted, not active"):format(node.name, table.concat(silent, ", ")) end
-  if cards.infiniband and cards.ethernet then
-    warnings[#warnings + 1] = ("node %s: InfiniBand (%s) and Ethernet (%s) are other transports; %s"):format(node.name,
-      units.format_rate(sum_of(cards.infiniband, 99)), units.format_rate(sum_of(cards.ethernet, 99)),
-      "InfiniBand counts, Ethernet only toward nodes without it")
-  end
-  return cards
 end
 
 --- Steps between two nodes by their cards: k flows use the k fastest cards, the slower end counts. Nil: no transport in common.
@@ -198,27 +159,6 @@ local function steps_between(a, b, told, switches, measured)
   return by_cards, "network cards, nominal"
 end
 
---- Warns where nodes differ in their cards: NCCL may hang on another layout, and makers together are unproven.
-local function compare_cards(nodes, warnings)
-  local first
-  local said_layout, said_maker = false, false
-  for _, node in ipairs(nodes) do
-    if #node.card_names > 0 then
-      first = first or node
-      if not said_layout and table.concat(node.card_names, ",") ~= table.concat(first.card_names, ",") then
-        said_layout = true
-        warnings[#warnings + 1] = ("other network cards in %s (%s) and %s (%s): NCCL may hang unless NCCL_IB_HCA names them on each node")
-          :format(first.name, table.concat(first.card_names, ", "), node.name, table.concat(node.card_names, ", "))
-      end
-      if not said_maker and node.card_maker and first.card_maker and node.card_maker ~= first.card_maker then
-        said_maker = true
-        warnings[#warnings + 1] = ("network cards of %s in %s and of %s in %s are unproven together: one card's rate is counted")
-          :format(first.card_maker, first.name, node.card_maker, node.name)
-      end
-    end
-  end
-end
-
 local function key_of(steps)
   local words <const> = {}
   for i, step in ipairs(steps) do words[i] = ("%d:%.17g"):format(step[1], step[2]) end
@@ -236,6 +176,11 @@ local function say_sources(found, warnings)
   end
 end
 
+--- A link as a cluster file has it, its source without folders.
+local function wire_of(one, between)
+  return { between = between, bytes_per_s = rates.from_steps(one.steps), source = one.from:match "[^/]+$" }
+end
+
 local function transports(node)
   local names <const> = {}
   for name in pairs(node.cards) do names[#names + 1] = name end
@@ -244,7 +189,7 @@ local function transports(node)
 end
 
 --- The network of a cluster: the rate that most pairs have as the default, the others as links.
----@param nodes table[] planned ones: name, gpu_count, nics, nvlink_domain, domain_bytes_per_s
+---@param nodes table[] planned ones: name, gpu_count, cards, card_names, nvlink_domain, domain_bytes_per_s
 ---@param sources table[] with facts.switches
 ---@param one_name table<string, string>
 ---@param told table of `network.read_options`
@@ -267,8 +212,7 @@ function network.of(nodes, sources, one_name, told, measured, warnings)
     warnings[#warnings + 1] = ("the topology tells no rates, and changes none without --bytes-per-s %s=RATE"):format(
       switches.kind == "block" and "block" or "leaf")
   end
-  for _, node in ipairs(nodes) do node.cards = cards_of(node, warnings) end
-  compare_cards(nodes, warnings)
+  cards.compare(nodes, warnings)
   local groups <const> = groups_of(nodes, switches, named)
   local found <const>, count_of <const>, common = {}, {}, nil
   for i, a in ipairs(groups) do
@@ -280,7 +224,7 @@ function network.of(nodes, sources, one_name, told, measured, warnings)
         if not steps then
           return nil, ("no rate between %s%s and %s%s, expected --bytes-per-s '25 GB/s' (or a link's name, ib-hdr), %s"):format(
             a.members[1], transports(a.first), i == j and b.members[2] or b.members[1], transports(b.first),
-            "ibstat of both nodes, or nccl-tests between them")
+            "ibstat of both nodes, or nccl-tests between them" .. (measured.unused and "; " .. measured.unused or ""))
         end
         local key <const> = key_of(steps)
         found[#found + 1] = { a = a, b = b, steps = steps, key = key, from = from }
@@ -293,12 +237,12 @@ function network.of(nodes, sources, one_name, told, measured, warnings)
   for _, one in ipairs(found) do
     for x, a in ipairs(one.key ~= common.key and one.a.members or {}) do
       for y, b in ipairs(one.b.members) do
-        if one.a ~= one.b or x < y then links[#links + 1] = { between = { a, b }, bytes_per_s = rates.from_steps(one.steps) } end
+        if one.a ~= one.b or x < y then links[#links + 1] = wire_of(one, { a, b }) end
       end
     end
   end
   say_sources(found, warnings)
-  return { default = { bytes_per_s = rates.from_steps(common.steps) }, links = links[1] and links or nil }
+  return { default = wire_of(common), links = links[1] and links or nil }
 end
 
 return network

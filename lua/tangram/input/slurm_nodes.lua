@@ -26,11 +26,11 @@ local function read_fields(line, record)
   line = " " .. line -- a key stands behind a blank, the first one too
   for at, word, stop in line:gmatch "()%s([%w_]+)=()" do
     if KEYS[word] and not (is_part and FREE[key]) then
-      if key and not record[key] then record[key] = line:sub(value_from, at - 1):match "^(.-)%s*$" end
+      if key and not record[key] then record[key] = grammar.trim(line:sub(value_from, at - 1)) end
       key, value_from = word, stop
     end
   end
-  if key and not record[key] then record[key] = line:sub(value_from):match "^(.-)%s*$" end
+  if key and not record[key] then record[key] = grammar.trim(line:sub(value_from)) end
 end
 
 --- GPUs by type from CfgTRES, where Gres has only their number: gres/gpu is the sum of the typed entries.
@@ -68,6 +68,7 @@ local function records_of(text)
       record = { line = number }
       records[#records + 1] = record
       read_fields(line, record)
+      record.NodeName = line:match "NodeName=(%S+)"
     elseif record and line:find "%S" then
       if not KEYS[line:match "^%s*([%w_]+)="] then
         refuse(number, "got '%s', expected a field such as State= or the next NodeName=, as '%s' prints them", grammar.quote(line), COMMAND)
@@ -83,6 +84,9 @@ local function read(text)
   if #records == 0 then refuse(nil, "no NodeName= at the start of a line, expected the output of '%s'", COMMAND) end
   local facts <const>, line_of <const> = { nodes = {}, warnings = {} }, {}
   for i, record in ipairs(records) do
+    if record.NodeName:find "[%[,]" then
+      refuse(record.line, "'%s' is a list of nodes, as in slurm.conf, expected the output of '%s'", grammar.quote(record.NodeName), COMMAND)
+    end
     local before <const> = line_of[record.NodeName]
     if before then refuse(record.line, "node '%s' stands on line %d too, expected each node once", record.NodeName, before) end
     line_of[record.NodeName] = record.line
@@ -95,7 +99,7 @@ return grammar.reader {
   kind = "slurm-nodes", summary = "Slurm's nodes with their GPUs and states", command = COMMAND, limit_bytes = 32 << 20,
   sniff = function(text)
     local head <const> = "\n" .. text
-    if not head:find "\n%s*NodeName=%S" then return 0 end
+    if not head:find "\n[ \t]*NodeName=%S" then return 0 end
     return (head:find "%sState=" or head:find "%sCPUTot=" or head:find "%sCfgTRES=") and 0.95 or 0.3
   end,
   read = read,

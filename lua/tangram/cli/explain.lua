@@ -1,0 +1,31 @@
+--- `tangram explain`: where a plan's seconds and bytes go.
+local core <const> = require "tangram.core"
+local options <const> = require "tangram.cli.options"
+
+local function make_parser()
+  local parser <const> = options.parser("tangram explain",
+    "Show where the seconds and bytes of a plan's stages go, by term, with the formula and the constants behind it.",
+    "tangram explain plan.json --stage 2")
+  parser:argument("plan", "a tangram.plan/1 file (- for standard input)")
+  parser:option("--stage", "one stage alone, counted from 1"):argname "N":convert(math.tointeger)
+  return parser
+end
+
+local function run(words)
+  local args <const> = options.parse(make_parser(), words)
+  local text <const> = options.read(args.plan)
+  local plan <const>, why <const> = core.json_decode(text)
+  if why then error(args.plan .. ":" .. why, 0) end
+  local right <const>, wrong <const> = core.plan_check(text)
+  if not right then error(("%s: %s"):format(args.plan, wrong), 0) end
+  if args.stage and (args.stage < 1 or args.stage > #plan.stages) then
+    error(("--stage: got %d, expected 1 to %d"):format(args.stage, #plan.stages), 0)
+  end
+  io.stdout:write(require("tangram.report.explained").plan(plan, args.stage))
+  return 0
+end
+
+return {
+  summary = "show where a plan's seconds and bytes go",
+  run = function(words) return options.guard("tangram explain", function() return run(words) end) end,
+}
