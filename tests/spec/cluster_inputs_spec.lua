@@ -82,6 +82,7 @@ describe("text that is none of the kinds", function()
     ["| NVIDIA-SMI 550.54  Driver Version: 550.54  CUDA Version: 12.4 |\n"] = "nvidia-smi's table, expected 'nvidia-smi topo -m'",
     ['{"format":"tangram.cluster/1","nodes":[]}'] = "a cluster file already",
     ['{"model_type":"llama"}'] = "a model's config.json, expected it as --model",
+    ["node1\nnode2\n"] = "may be 'cat hostfile', but that is not sure: say so by --from hostfile",
     ["Dear all, the cluster is down.\n"] = "looks like nothing known",
   } do
     it("is told what to give instead: " .. pattern:match "^[^,]+", function()

@@ -155,6 +155,17 @@ local function add_notes(warnings, notes)
   end
 end
 
+--- The names of the files that tell of a node, without folders: plans hold no path.
+local function files_of(node)
+  local names <const>, seen <const> = {}, {}
+  for _, part in ipairs(node.parts) do
+    local name <const> = part.source.path:match "[^/]+$" or part.source.path
+    if not seen[name] then names[#names + 1] = name end
+    seen[name] = true
+  end
+  return table.concat(names, ", ")
+end
+
 local function node_entry(node, told, measured, options, warnings, notes)
   local runs <const> = merged_runs(node.gpus)
   for _, run in ipairs(runs) do
@@ -163,7 +174,7 @@ local function node_entry(node, told, measured, options, warnings, notes)
     -- links that reach past the node (GB200): which nodes share them, labels or Slurm's blocks tell
     if device and (device.link or ""):find "domain" then node.domain_bytes_per_s = device.link_bytes_per_s end
   end
-  local entry <const> = { name = node.name, nics = node.card_names[1] and node.card_names }
+  local entry <const> = { name = node.name, nics = node.card_names[1] and node.card_names, source = files_of(node) }
   local why
   entry.intra_bytes_per_s, why = intra_of(node, runs, told, measured.within[node.name], options, notes)
   if why then return nil, why end

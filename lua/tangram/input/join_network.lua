@@ -176,6 +176,11 @@ local function say_sources(found, warnings)
   end
 end
 
+--- A link as a cluster file has it, its source without folders.
+local function wire_of(one, between)
+  return { between = between, bytes_per_s = rates.from_steps(one.steps), source = one.from:match "[^/]+$" }
+end
+
 local function transports(node)
   local names <const> = {}
   for name in pairs(node.cards) do names[#names + 1] = name end
@@ -219,7 +224,7 @@ function network.of(nodes, sources, one_name, told, measured, warnings)
         if not steps then
           return nil, ("no rate between %s%s and %s%s, expected --bytes-per-s '25 GB/s' (or a link's name, ib-hdr), %s"):format(
             a.members[1], transports(a.first), i == j and b.members[2] or b.members[1], transports(b.first),
-            "ibstat of both nodes, or nccl-tests between them")
+            "ibstat of both nodes, or nccl-tests between them" .. (measured.unused and "; " .. measured.unused or ""))
         end
         local key <const> = key_of(steps)
         found[#found + 1] = { a = a, b = b, steps = steps, key = key, from = from }
@@ -232,12 +237,12 @@ function network.of(nodes, sources, one_name, told, measured, warnings)
   for _, one in ipairs(found) do
     for x, a in ipairs(one.key ~= common.key and one.a.members or {}) do
       for y, b in ipairs(one.b.members) do
-        if one.a ~= one.b or x < y then links[#links + 1] = { between = { a, b }, bytes_per_s = rates.from_steps(one.steps) } end
+        if one.a ~= one.b or x < y then links[#links + 1] = wire_of(one, { a, b }) end
       end
     end
   end
   say_sources(found, warnings)
-  return { default = { bytes_per_s = rates.from_steps(common.steps) }, links = links[1] and links or nil }
+  return { default = wire_of(common), links = links[1] and links or nil }
 end
 
 return network

@@ -145,13 +145,16 @@ local function read_yaml(text)
   return facts_of(all, warnings)
 end
 
-local function is_yaml(text) return ("\n" .. text):find "\n%s*%-%s+topology:%s" ~= nil end
+local function is_yaml(text) return ("\n" .. text):find "\n[ \t]*%-%s+topology:%s" ~= nil end
 
 return grammar.reader {
   kind = "slurm-topology", summary = "Slurm's switches or NVLink blocks", command = COMMAND, limit_bytes = 4 << 20,
   sniff = function(text)
     local head <const> = ("\n" .. text):lower()
-    return (head:find "\n%s*switchname=" or head:find "\n%s*blockname=" or head:find "\n%s*ringname=" or is_yaml(head)) and 0.9 or 0
+    for _, key in ipairs { "switchname=", "blockname=", "ringname=" } do
+      if head:find("\n[ \t]*" .. key) then return 0.9 end
+    end
+    return is_yaml(head) and 0.9 or 0
   end,
   read = function(text) return is_yaml(text) and read_yaml(text) or read_conf(text) end,
 }
