@@ -115,6 +115,22 @@ describe("exporters' rules", function()
   end)
 end)
 
+describe("a node's name that is no host's", function()
+  it("is refused, as it would stand in scripts", function()
+    local function stages(node)
+      return { { island = "a", gpus = { { node, { 0, 1, 2, 3 } } }, layers = 24, strategy = { tp = 4, sp = true } } }
+    end
+    for _, name in ipairs { "a'; rm -rf ~; '", "$(id)", "-oProxyCommand=id", "a b" } do
+      local plan <const> = mixed { nodes = { { name, "a100-sxm4-80", 8 } }, islands = { { "a", { name } } }, stages = stages(name) }
+      for _, runtime in ipairs(output.names) do
+        local ok <const>, why <const> = pcall(output.render, plan, runtime)
+        assert.is_false(ok)
+        assert.matches("^plan: stages%[0%].gpus%[0%].node: got .+, expected the name or address of a host", why)
+      end
+    end
+  end)
+end)
+
 describe("a stage without a transformer layer", function()
   it("is refused by runtimes that hang or fail on it", function()
     local all <const> = { 0, 1, 2, 3 }
@@ -400,6 +416,9 @@ describe("export to torchtitan", function()
       alike({ tp = 4, dp = 1, sp = true, zero = 0 }, { model = plans.model { kv_heads = 2 } }))
     expect("T4", "embedding and head are tied", alike({ tp = 2, dp = 2, sp = true, zero = 1 }, { model = plans.model { tied = true } }))
     files_of(alike { tp = 2, dp = 2, sp = true, zero = 1 }, "torchtitan", { set = { module = "mine", config = "small" } })
+    assert.error_matches(function()
+      output.render(llama { tp = 2, dp = 2, sp = true, zero = 1 }, "torchtitan", { set = { config = "x()\nimport os" } })
+    end, "^torchtitan: %-%-set: config: got 'x%(%) import os', expected letters, digits")
   end)
 end)
 

@@ -8,12 +8,19 @@ local torchtitan <const> = {
   name = "torchtitan", summary = "torchtitan: module names by stage and flags, or the TOML file of 2025", versions = { "2026", "2025" },
 }
 
+--- A word that goes into Python or TOML.
+local function word(doc)
+  return { type = "string", doc = doc, check = function(value)
+    return not value:find "^[%w_.-]+$" and "letters, digits, '_', '.' and '-'" or nil
+  end }
+end
+
 torchtitan.options = {
   recompute = { type = "enum", values = { "refuse", "nearest" }, default = "refuse",
     doc = "where not all layers of all stages are recomputed alike: refuse, or recompute all and price it" },
-  module = { type = "string", doc = "its module of the model, e.g. llama3; default: by the family" },
-  config = { type = "string", doc = "2026: the function of its config_registry that has the model's dimensions, e.g. llama3_8b" },
-  flavor = { type = "string", doc = "2025: the flavor that has the model's dimensions, e.g. 8B" },
+  module = word "its module of the model, e.g. llama3; default: by the family",
+  config = word "2026: the function of its config_registry that has the model's dimensions, e.g. llama3_8b",
+  flavor = word "2025: the flavor that has the model's dimensions, e.g. 8B",
   port = { type = "integer", min = 1, max = 65535, default = 29500, doc = "of the rendezvous, on the first node" },
 }
 
