@@ -121,4 +121,16 @@ describe("tangram export", function()
     assert.equal(0, status)
     assert.matches("megatron: Megatron%-LM: .- %(versions 2026, 2024%)\n  port +of the rendezvous", stdout)
   end)
+
+  it("documents its codes, all and no others", function()
+    local used <const>, told <const> = {}, {}
+    local list <close> = assert(io.popen "cat lua/tangram/output/*.lua")
+    for code in list:read "a":gmatch '["]([A-Z]%d+)"' do used[code] = true end
+    for row in support.read "docs/export.md":gmatch "\n| ([A-Z]%d[^|]*) |" do
+      local first <const>, last <const> = row:match "^F(%d+) – F(%d+)$"
+      for k = first or 1, last or 0 do told["F" .. math.tointeger(k)] = true end
+      for code in row:gmatch "[A-Z]%d+" do told[code] = true end
+    end
+    assert.same(used, told)
+  end)
 end)
