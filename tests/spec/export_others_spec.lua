@@ -520,7 +520,8 @@ describe("plans at random", function()
         strategy = {}
         for name, value in pairs(common) do strategy[name] = value end
       end
-      strategy.recompute = one_of { { kind = "none" }, { kind = "none" }, { kind = "full", layers = random(layers) }, { kind = "selective" } }
+      strategy.recompute = one_of { { kind = "none" }, { kind = "none" }, { kind = "full", layers = random(layers) },
+        { kind = "selective" } }
       if alike_too then strategy.recompute = { kind = common.tp == 2 and "full" or "none" } end
       local node <const>, first <const> = s < 3 and "a1" or "a2", s % 2 == 1 and 0 or 4
       stages[s] = { island = "a", gpus = { { node, { first, first + 1, first + 2, first + 3 } } }, layers = layers, strategy = strategy }
@@ -566,7 +567,7 @@ describe("plans at random", function()
 
   it("are taken where independent rules say so, and read back as they were", function()
     local taken <const>, refused <const> = {}, {}
-    for _ = 1, support.scale(60) do
+    for _ = 1, support.scale(40) do
       local plan <const> = checked(plan_of())
       for name, read in pairs(ranked) do
         local set <const> = name == "torchtitan" and { module = "mine", config = "small" } or nil
