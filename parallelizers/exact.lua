@@ -120,12 +120,12 @@ end
 --- Can't the table's terms tell what stages of this run there are? A target may rule out some, by what they hold.
 local function by_hand(place, run, ctx)
   local mode <const> = ctx.target
-  if not place.by_terms then return true end
+  if not place.by_terms or mode.least_recomputed == target.ALL then return true end -- terms know one peak for all kinds of layers
   local layers <const> = layers_of(run)
   local least <const>, most <const> = target.recompute_range(mode, layers)
   return not target.may_hold(mode, layers, run.first == 1, run.last == #ctx.atoms)
     or mode.first and run.first == 1 or mode.last and run.last == #ctx.atoms
-    or least > 0 and mode.least_recomputed < target.ALL or 0 < most and most < layers
+    or least > 0 or 0 < most and most < layers
 end
 
 --- Prices a run's stages for the table.

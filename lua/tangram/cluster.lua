@@ -80,14 +80,16 @@ local NODE <const> = with_figures {
     any_of = { { type = "integer", min = 1 }, { type = "list", item = { type = "table", fields = KIND }, min = 1 } } },
   intra_bytes_per_s = rate_field "between the GPUs of the node, or by size of group",
   intra_latency_s = latency_field "of a transfer between GPUs of the node",
+  source = { type = "string", doc = "where the node's figures come from" },
   nics = { type = "list", item = { type = "string" }, doc = "devices that carry traffic to other nodes, as mlx5_0: for launch scripts" },
 }
 
 local LINK_FIELDS <const> = {
   bytes_per_s = { type = "any", required = true, check = checked(to_steps), doc = "in all, or by concurrent flows" },
   latency_s = latency_field "of a transfer",
+  source = { type = "string", doc = "where the rate comes from" },
 }
-local LINK <const> = { bytes_per_s = LINK_FIELDS.bytes_per_s, latency_s = LINK_FIELDS.latency_s,
+local LINK <const> = { bytes_per_s = LINK_FIELDS.bytes_per_s, latency_s = LINK_FIELDS.latency_s, source = LINK_FIELDS.source,
   between = { type = "list", item = { type = "string" }, min = 2, max = 2, required = true,
     doc = "two nodes; the name of a node with a count stands for all of them" } }
 
@@ -198,13 +200,13 @@ local function resolve_node(node, own, gpus, where)
   local intra <const> = node.intra_bytes_per_s and to_steps(node.intra_bytes_per_s) or slowest
   if not intra then schema.fail(where .. ": intra_bytes_per_s", nil, "the rate between its GPUs: its type has no link") end
   full.intra_bytes_per_s = from_steps(intra)
-  full.nics = node.nics
+  full.nics, full.source = node.nics, node.source
   full.intra_latency_s = units.seconds(node.intra_latency_s or catalog.links.intra_latency_s)
   return full
 end
 
 local function resolve_wire(wire)
-  return { bytes_per_s = from_steps(to_steps(wire.bytes_per_s)),
+  return { bytes_per_s = from_steps(to_steps(wire.bytes_per_s)), source = wire.source,
     latency_s = units.seconds(wire.latency_s or catalog.links.inter_latency_s) }
 end
 

@@ -1,5 +1,6 @@
 --- From a recipe's table to a plan: reads model, cluster and training, groups the cluster into islands, searches, and
 --- builds the plan with all that is needed to check, report and launch it (tangram.plan/1).
+local catalog <const> = require "tangram.catalog"
 local cluster_json <const> = require "tangram.input.cluster_json"
 local clusters <const> = require "tangram.cluster"
 local contract <const> = require "tangram.contract"
@@ -100,6 +101,43 @@ local function devices_of(description)
   return records
 end
 
+--- What is left of a cluster for a runtime that knows no fp16: the nodes with bf16, unless the user chose a precision himself.
+local function for_precision(setting, rules, name)
+  local asked <const> = setting.training.precision
+  for _, wrong in ipairs { "fp16", "fp8" } do
+    if rules["no_" .. wrong] and asked == wrong then
+      error(("precision: got '%s', which %s does not train in, expected 'bf16'"):format(wrong, name), 0)
+    end
+  end
+  if not rules.no_fp16 or asked ~= "auto" then return end
+  local lacking <const>, nodes <const> = {}, setting.cluster.nodes
+  for _, node in ipairs(nodes) do
+    for _, kind in ipairs(clusters.kinds_of(node)) do
+      if not clusters.record_of(setting.cluster, node, kind).bf16_flops and lacking[#lacking] ~= node.name then
+        lacking[#lacking + 1] = node.name
+      end
+    end
+  end
+  if #lacking == #nodes then
+    error(("target: %s trains in bf16 and not in fp16, and no GPU of the cluster has it; expected another target"):format(name), 0)
+  elseif #lacking > 0 then
+    setting.cluster = clusters.without(setting.cluster, lacking)
+    setting.log(("left out of the cluster: %s, without bf16, as %s does not train in fp16"):format(table.concat(lacking, ", "), name))
+  end
+end
+
+--- One attention implementation for all stages, for a runtime that has no more: unfused if a GPU knows no other.
+local function for_attention(setting, name)
+  local old, new
+  for _, device in ipairs(devices_of(setting.cluster)) do
+    if catalog.unfused[device.arch] then old = old or device.name else new = device.name end
+  end
+  if not (old and new) or setting.training.attention ~= "auto" then return end
+  setting.training.attention = "unfused"
+  setting.log(("attention is unfused on all GPUs, as %s has no fused kernels and %s takes one implementation for all stages"):format(old,
+    name))
+end
+
 --- What all partitions of one planning share.
 ---@param spec table checked against planner.fields
 ---@return table setting
@@ -108,6 +146,9 @@ function planner.setting(spec)
   local function warn(list)
     for _, text in ipairs(list or {}) do setting.warnings[#setting.warnings + 1] = text end
   end
+  setting.log = function(text)
+    if #setting.warnings < MOST_WARNINGS then warn { text } end
+  end
   local warnings
   setting.model, warnings = models.read(spec.model)
   warn(warnings)
@@ -115,17 +156,16 @@ function planner.setting(spec)
   if #spec.exclude > 0 then setting.cluster = clusters.without(setting.cluster, spec.exclude) end
   setting.training = trainings.check(spec.training)
   setting.parallelizer, setting.cost_plugin, setting.policies = load_plugins(spec)
+  setting.rules = spec.target and targets.rules(spec.target)
+  if setting.rules then for_precision(setting, setting.rules, spec.target) end
   local precision <const>, note <const> = trainings.resolve_precision(setting.training, devices_of(setting.cluster))
   if not precision then error(note, 0) end
   setting.training.precision = precision
   warn { note }
+  if setting.rules and setting.rules.one_attention then for_attention(setting, spec.target) end
   setting.atoms, setting.own_atoms = atoms_of(setting.model, setting.training, spec, setting.parallelizer)
-  setting.rules = spec.target and targets.rules(spec.target)
   if setting.rules and (setting.own_atoms or spec.granularity ~= "layer") then
     error(("target: no runtime cuts inside a layer, expected granularity 'layer' for %s"):format(spec.target), 0)
-  end
-  setting.log = function(text)
-    if #setting.warnings < MOST_WARNINGS then warn { text } end
   end
   if spec.store then
     local store <const>, refused <const> = core.store(spec.store)
@@ -270,7 +310,7 @@ end
 
 --- Plans. Raises one line for wrong input; returns nil, why, status where there is no plan.
 ---@param spec table see planner.fields
----@param hooks table? see planner.search
+---@param hooks table? see planner.search; brief: don't look for what would make it fit
 ---@return table? plan tangram.plan/1
 ---@return string? why
 ---@return integer? status 3: nothing fits; 4: stopped before any plan
@@ -281,7 +321,7 @@ function planner.plan(spec, hooks)
   if setting.store then tell_of_store(setting, hooks) end
   if not outcome.best then
     if outcome.stopped then return nil, "stopped before any plan was found", 4 end
-    return nil, require("tangram.diagnose").explain(setting, outcome), 3
+    return nil, hooks and hooks.brief and "no plan fits" or require("tangram.diagnose").explain(setting, outcome), 3
   end
   tell_of_unfit(setting)
   local plan <const> = plans.build(setting, outcome)

@@ -113,7 +113,8 @@ end
 
 --- The stages of a plan, as tangram.targets looks at them.
 local function stages_of(problem, best)
-  local list <const>, atoms <const> = { samples = problem.training.global_batch // best.microbatches }, problem.atoms
+  local batch <const>, atoms <const> = problem.training.global_batch, problem.atoms
+  local list <const> = { samples = batch // best.microbatches, global_batch = batch }
   for _, chosen in ipairs(best.plans) do
     local first = chosen.first
     for _, stage in ipairs(chosen.stages) do

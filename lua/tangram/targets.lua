@@ -184,6 +184,10 @@ end
 
 --- Each broken rule with the modes that a mode falls into, in the order in which they are looked at.
 local breaks <const> = {
+  function(own, mode, stages) -- one dp on stages of any size
+    local function dp_of(stage) return stage.strategy.dp end
+    if own.one_dp and #values_of(stages, dp_of) > 1 then return split(mode, "dp", divisors(stages.global_batch)) end
+  end,
   function(own, mode, stages) -- a strategy's sequence parallelism is one flag
     if own.one_tp and #values_of(stages, sp_of) > 1 then return split(mode, "sp", { true, false }) end
   end,
@@ -249,7 +253,7 @@ local breaks <const> = {
 --- The modes that a mode falls into where its best plan breaks a rule; nil where it meets all.
 ---@param own table rules
 ---@param mode table
----@param stages table[] as for `meets`, front first; `samples` of a microbatch
+---@param stages table[] as for `meets`, front first; `samples` of a microbatch, `global_batch`
 ---@param model table
 ---@return table[]?
 function targets.branch(own, mode, stages, model)

@@ -41,11 +41,18 @@ local function measured_bytes(row)
   return row.mem_gib * ((row.mem_kind or ""):find "^GB" and 1e9 or GIB)
 end
 
+--- What a row that brings its own prediction comes to (measured.paper).
+local function own_prediction(row, plugin, cost)
+  if row.wrong then error(row.wrong, 0) end
+  return row.predict(plugin, cost)
+end
+
 --- The prediction of one row.
 ---@param row table of measured.rows
 ---@param plugin table a loaded cost model
 ---@param options { p2p: string?, gpus: table<string, table>?, cost: string|table? }?
----@return table { id, measured_s, predicted_s, measured_bytes, predicted_bytes, reason, suspect, suspect_memory, assumed, parts, shape }
+---@return table { id, measured_s, predicted_s, measured_bytes, predicted_bytes, reason, suspect, suspect_memory, assumed, parts, shape,
+---  held }
 function validate.row(row, plugin, options)
   options = options or {}
   local result <const> = {
@@ -53,9 +60,15 @@ function validate.row(row, plugin, options)
     measured_s = row.iter_time_s, measured_bytes = measured_bytes(row),
   }
   local ok <const>, why <const> = pcall(function()
-    local s <const> = setup.of(row, options.gpus or {})
-    result.assumed, result.measured_s = s.assumed, measured_s(row, s)
-    local prediction <const> = s.search and planned.of(s, options.cost or "analytic") or predict.of(s, plugin, options.p2p or "overlapped")
+    local prediction
+    if row.holds or row.source_key == "paper" then
+      prediction = own_prediction(row, plugin, options.cost)
+      result.assumed, result.held = row.assumed, row.holds(prediction.seconds)
+    else
+      local s <const> = setup.of(row, options.gpus or {})
+      result.assumed, result.measured_s = s.assumed, measured_s(row, s)
+      prediction = s.search and planned.of(s, options.cost) or predict.of(s, plugin, options.p2p or "overlapped")
+    end
     result.predicted_s, result.predicted_bytes, result.parts = prediction.seconds, prediction.bytes, prediction.parts
     result.shape = prediction.shape
   end)
@@ -141,6 +154,26 @@ end
 ---@param text string
 ---@param where string the file, for messages
 function validate.run(text, where, options) return validate.files({ { text = text, where = where } }, options) end
+
+--- Time and memory by group as one table in Markdown, a line each; errors in per cent.
+---@param result table of `validate.run`
+---@param by string
+---@return string
+function validate.markdown(result, by)
+  local lines <const> = { ("| %s | runs | mean | median | 90 %% within | bias | rank | memory: runs | mean | lowest |"):format(by),
+    "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |" }
+  local function percent(x) return ("%.1f"):format(100 * x) end
+  for _, one in ipairs(result.groups) do
+    local t <const>, m <const>, cells <const> = one.time, one.memory, { "", "", "", "", "", "", "", "", "" }
+    if t then
+      cells[1], cells[2], cells[3] = ("%d"):format(t.count), percent(t.mape), percent(t.median)
+      cells[4], cells[5], cells[6] = percent(t.p90), percent(t.bias), t.spearman and ("%.2f"):format(t.spearman) or ""
+    end
+    if m then cells[7], cells[8], cells[9] = ("%d"):format(m.count), percent(m.mape), percent(m.low.error) end
+    lines[#lines + 1] = ("| %s | %s |"):format(one.name, table.concat(cells, " | "))
+  end
+  return table.concat(lines, "\n") .. "\n"
+end
 
 local function or_null(value) return value == nil and core.null or value end
 

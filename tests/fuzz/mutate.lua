@@ -56,6 +56,17 @@ target("integer list", { "([0]*3+[1]*58)", "'[0,1]*12'", "2*([1]+[0, 0])" }, fun
   assert(value == nil or type(value) == "table" or math.type(value), "neither a number nor a list")
 end)
 
+target("foreign plan", {
+  '{"pp_deg":2,"tp_sizes_enc":"2,2,1","dp_types_enc":"0,1,0","checkpoint":"1,0,0","pp_division":"2,1","global_bsz":8,"chunks":4,"vtp":2}',
+  '{"pipeline_list":[{"num_stages":2,"layers_per_stage":[[0,1],[2,3,4]],"dp":[2,2],"tmp_per_stage":[[[[["A",2,"z"]],2],[[["B",2,"z"]],2]],'
+    .. '[[[["A",1,"z"]],1],[[["A",1,"z"]],1]]]}],"mbs":2,"gbs":16}',
+  "system:\n  hetero:\n    hetero_process_meshes: [2, 1, 1, 1, 1, 1, 1, 1, 2, 2]\n    hetero_pipeline_layer_split: [3, 2, 1]\n"
+    .. "model:\n  num_layers: 6\n  global_batch_size: 8\n  micro_batch_size: 2\n",
+}, function(text)
+  local foreign <const> = require "tangram.input.foreign_plan"
+  return foreign.text(foreign.read(text))
+end)
+
 target("model table", {
   '{"family":"gpt2","hidden":1024,"layers":4,"heads":16,"vocab":51200}',
   '{"family":"llama","hidden":64,"layers":2,"heads":8,"kv_heads":2,"ffn":128,"gated":true,"vocab":100,"experts":4,'

@@ -73,6 +73,9 @@ local checks <const> = {
       if stage.strategy.tp > 1 then return stage.strategy.sp end
     end) then return "sequence parallelism differs" end
   end,
+  replicas = function(stages) -- A8.2
+    if not all_equal(stages, of_strategy "dp") then return "dp differs" end
+  end,
   size = function(stages)
     if not all_equal(stages, gpus_of) then return "stages of unlike size" end
   end,
@@ -133,9 +136,11 @@ local runtimes <const> = {
   megatron = { least_layers = 0, levels = { [0] = true, true }, "size", "grid", "one_zero", "one_recompute" },
   flagscale = { levels = { [0] = true, true }, "no_context_parallel", "one_zero", "flagscale" },
   galvatron = { levels = { [0] = true, [2] = true, [3] = true }, "size", "kv_heads", "never_selective", "one_default" },
+  primus = { levels = { [0] = true, true }, "size", "grid", "one_zero", "one_recompute" },
+  ["sailor-json"] = { levels = { [0] = true, true, true, true }, "replicas", "no_context_parallel", "dense" },
   deepspeed = { levels = { [0] = true, true }, "size", "grid", "no_context_parallel", "dense", "kv_heads", "one_zero", "one_recompute",
     "whole_recompute", "never_selective" },
-  torchtitan = { levels = { [0] = true, [2] = true, [3] = true }, "size", "grid", "kv_heads", "one_zero", "one_recompute",
+  torchtitan = { levels = { [0] = true, true }, "size", "grid", "kv_heads", "one_zero", "one_recompute",
     "whole_recompute", "never_selective", "tied" },
 }
 

@@ -100,6 +100,27 @@ describe("complaints that exports answer", function()
     assert.matches("for its true memory and time plan with %-%-set training.attention=unfused", finding(result, "D2").text)
   end)
 
+  it("C34: a search for such a runtime takes the one attention that all GPUs have", function()
+    local function planned(target, exclude)
+      return require("tangram").plan {
+        model = { family = "gpt2", layers = 6, hidden = 1024, heads = 16, vocab = 32000, positions = 1024 },
+        cluster = { nodes = { { name = "a1", gpu = "a100-pcie-80", gpus = 2, intra_bytes_per_s = 4e10 },
+          { name = "v1", gpu = "v100-sxm2-32", gpus = 2, intra_bytes_per_s = 4e10 } }, network = { default = { bytes_per_s = 3e9 } } },
+        training = { global_batch = 8, seq_len = 1024, microbatches = { 8, 8 } }, parallelizer = "uniform", target = target,
+        exclude = exclude,
+      }
+    end
+    local plan <const> = planned("megatron")
+    assert.equal("unfused", plan.training.attention)
+    assert.matches("attention is unfused on all GPUs, as v100%-sxm2%-32 has no fused kernels and megatron takes one implementation",
+      table.concat(plan.warnings, "\n"))
+    local files <const>, result <const> = rendered(plan, "megatron")
+    assert.is_truthy(files["node.sh"])
+    assert.is_nil(finding(result, "D2"))
+    assert.equal("auto", planned().training.attention)
+    assert.equal("auto", planned("megatron", { "v1" }).training.attention)
+  end)
+
   it("C36, C38: unlike network cards are warned of, and named to NCCL on each node", function()
     local function with(a, b)
       return plans.three_stages { nodes = { { "a1", "a100-pcie-80", 4, a }, { "v1", "v100-sxm2-32", 8, b } },

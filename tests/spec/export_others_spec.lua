@@ -2,6 +2,7 @@ local core <const> = require "tangram.core"
 local exported <const> = require "tests.oracle.exported"
 local output <const> = require "tangram.output"
 local placed <const> = require "tests.oracle.placed"
+local runnable <const> = require "tests.oracle.target"
 local plans <const> = require "tests.spec.fixtures.plans"
 local scripts <const> = require "tests.oracle.scripts"
 local support <const> = require "tests.spec.support"
@@ -115,6 +116,22 @@ describe("exporters' rules", function()
   end)
 end)
 
+describe("a node's name that is no host's", function()
+  it("is refused, as it would stand in scripts", function()
+    local function stages(node)
+      return { { island = "a", gpus = { { node, { 0, 1, 2, 3 } } }, layers = 24, strategy = { tp = 4, sp = true } } }
+    end
+    for _, name in ipairs { "a'; rm -rf ~; '", "$(id)", "-oProxyCommand=id", "a b" } do
+      local plan <const> = mixed { nodes = { { name, "a100-sxm4-80", 8 } }, islands = { { "a", { name } } }, stages = stages(name) }
+      for _, runtime in ipairs(output.names) do
+        local ok <const>, why <const> = pcall(output.render, plan, runtime)
+        assert.is_false(ok)
+        assert.matches("^plan: stages%[0%].gpus%[0%].node: got .+, expected the name or address of a host", why)
+      end
+    end
+  end)
+end)
+
 describe("a stage without a transformer layer", function()
   it("is refused by runtimes that hang or fail on it", function()
     local all <const> = { 0, 1, 2, 3 }
@@ -147,7 +164,8 @@ describe("export to Galvatron", function()
     assert.same(want, layers)
     assert.same({ 64, 16, "8,7,5,4", 2, 1, 0, 16 }, { config.global_bsz, config.chunks, config.pp_division, config.vtp, config.vcp,
       config.embed_sdp, config.world_size })
-    assert.is_nil(warned(result, "T3"))
+    assert.is_nil(warned(result, "T3") or warned(result, "W5"))
+    assert.matches("async_grad_reduce: false", files["train.yaml"]) -- else gradients of ZeRO 2 and 3 are held whole
   end)
 
   it("writes the training beside it, and flags for the version of 2025", function()
@@ -164,6 +182,14 @@ describe("export to Galvatron", function()
       flags.mixed_precision })
     assert.same(placed.plan(plan), (exported.galvatron(old["galvatron_config.json"], processes)))
     assert.is_nil(old["galvatron_config.json"]:find "cp_sizes_enc")
+    assert.is_true(flags.no_async_grad_reduce)
+    local plain <const>, result <const> = files_of(alike { tp = 2, dp = 2, sp = true, zero = 0 }, "galvatron")
+    assert.matches("async_grad_reduce: true", plain["train.yaml"])
+    assert.is_nil(warned(result, "W5"))
+    local both <const> = alike { tp = 2, dp = 2, sp = true, zero = 0 }
+    both.stages[2].strategy.zero = 3
+    assert.matches("stage 4 %(ZeRO 0%) reduces its gradients at every microbatch, as stage 2", warned(select(2,
+      files_of(both, "galvatron")), "W5"))
   end)
 
   it("says what the ends share where they differ", function()
@@ -320,7 +346,7 @@ describe("export to torchtitan", function()
 
   it("names every module of the model once, in its stage", function()
     if not has_python then return pending "python3 is absent" end
-    local plan <const> = llama { tp = 2, dp = 2, sp = true, zero = 2, recompute = { kind = "full" } }
+    local plan <const> = llama { tp = 2, dp = 2, sp = true, zero = 1, recompute = { kind = "full" } }
     local files <const> = files_of(plan, "torchtitan")
     local lists <const> = python(files, "torchtitan %s llama3 llama3_8b")
     local processes <const>, flags <const> = launched(plan, "torchtitan", nil, "TORCHTITAN=/")
@@ -343,15 +369,31 @@ describe("export to torchtitan", function()
       flags["activation_checkpoint.mode"], flags["training.mixed_precision_param"], flags.module })
   end)
 
+  it("shards without a pipeline as FSDP does", function()
+    local function flags(zero)
+      local all <const> = { 0, 1, 2, 3 }
+      local plan <const> = mixed { stages = {
+        { island = "a", gpus = { { "a1", all } }, layers = 24, strategy = { dp = 4, zero = zero } } } }
+      local files <const>, result <const> = files_of(plan, "torchtitan", { set = { module = "mine", config = "small" } })
+      local _, read <const> = scripts.read(files["node.sh"], files["launch.sh"])
+      return { read["parallelism.data_parallel_replicate_degree"], read["parallelism.data_parallel_shard_degree"],
+        read["parallelism.fsdp_reshard_after_forward"], warned(result, "W6") ~= nil }
+    end
+    assert.same({ 4, 1, "never", false }, flags(0))
+    assert.same({ 1, 4, "never", true }, flags(1))
+    assert.same({ 1, 4, "never", false }, flags(2))
+    assert.same({ 1, 4, "always", false }, flags(3))
+  end)
+
   it("cuts at split points in the TOML of 2025", function()
-    local plan <const> = llama { tp = 2, dp = 2, sp = true, zero = 3 }
+    local plan <const> = llama { tp = 2, dp = 2, sp = true, zero = 1 }
     local files <const> = files_of(plan, "torchtitan", { version = "2025" })
     local toml <const> = exported.toml(files["plan.toml"])
     local p <const>, t <const> = toml.parallelism, toml.training
     assert.same({ "layers.9", "layers.18", "layers.26" }, p.pipeline_parallel_split_points)
     assert.same({ "llama3", "8B" }, { toml.model.name, toml.model.flavor })
     -- local batch = microbatch 2 * 16 microbatches; times dp 2 it is the global batch
-    assert.same({ 32, 64, 2, 4, 2, 2, "always", "none" }, { t.local_batch_size, t.global_batch_size, p.pipeline_parallel_microbatch_size,
+    assert.same({ 32, 64, 2, 4, 2, 2, "never", "none" }, { t.local_batch_size, t.global_batch_size, p.pipeline_parallel_microbatch_size,
       p.pipeline_parallel_degree, p.tensor_parallel_degree, p.data_parallel_shard_degree, p.fsdp_reshard_after_forward,
       toml.activation_checkpoint.mode })
   end)
@@ -364,17 +406,36 @@ describe("export to torchtitan", function()
     end
     expect("D3", "fp16 is planned, but torchtitan trains in bf16 or fp32", plans.three_stages())
     expect("M3", "no size of torchtitan's llama3 is known to have 24 layers of hidden size 2048; %-%-set config=NAME",
-      alike { tp = 2, dp = 2, sp = true, zero = 2 })
-    expect("M3", "%-%-set flavor=NAME names the flavor", alike { tp = 2, dp = 2, sp = true, zero = 2 }, { version = "2025" })
-    expect("M3", "no model of family gpt2 by name; %-%-set module=NAME", alike({ tp = 2, dp = 2, sp = true, zero = 2 },
+      alike { tp = 2, dp = 2, sp = true, zero = 1 })
+    expect("M3", "%-%-set flavor=NAME names the flavor", alike { tp = 2, dp = 2, sp = true, zero = 1 }, { version = "2025" })
+    expect("M3", "no model of family gpt2 by name; %-%-set module=NAME", alike({ tp = 2, dp = 2, sp = true, zero = 1 },
       { model = require("tangram.model").new { layers = 24, hidden = 2048, heads = 16, vocab = 32000, tied = false } }))
-    expect("Z3", "stage 1 uses ZeRO 1", llama { tp = 2, dp = 2, sp = true, zero = 1 })
-    expect("Z4", "dp 2 is planned as ZeRO 0, .+nearest: ZeRO 2", llama { tp = 2, dp = 2, sp = true, zero = 0 }, { version = "2025" })
-    expect("S3", "without sequence parallelism", llama { tp = 2, dp = 2, sp = false, zero = 2 })
+    expect("Z1", "stage 1 uses ZeRO 2, but torchtitan has at most ZeRO 1 with a pipeline", llama { tp = 2, dp = 2, sp = true, zero = 2 })
+    expect("Z4", "dp 2 is planned as ZeRO 0, .+nearest: ZeRO 1", llama { tp = 2, dp = 2, sp = true, zero = 0 }, { version = "2025" })
+    expect("S3", "without sequence parallelism", llama { tp = 2, dp = 2, sp = false, zero = 1 })
     expect("H2", "stage 1 has tp 4, but the model has 2 key%-value heads, and torchtitan needs tp to divide them; legal tp: 1, 2",
       alike({ tp = 4, dp = 1, sp = true, zero = 0 }, { model = plans.model { kv_heads = 2 } }))
-    expect("T4", "embedding and head are tied", alike({ tp = 2, dp = 2, sp = true, zero = 2 }, { model = plans.model { tied = true } }))
-    files_of(alike { tp = 2, dp = 2, sp = true, zero = 2 }, "torchtitan", { set = { module = "mine", config = "small" } })
+    expect("T4", "embedding and head are tied", alike({ tp = 2, dp = 2, sp = true, zero = 1 }, { model = plans.model { tied = true } }))
+    files_of(alike { tp = 2, dp = 2, sp = true, zero = 1 }, "torchtitan", { set = { module = "mine", config = "small" } })
+    assert.error_matches(function()
+      output.render(llama { tp = 2, dp = 2, sp = true, zero = 1 }, "torchtitan", { set = { config = "x()\nimport os" } })
+    end, "^torchtitan: %-%-set: config: got 'x%(%) import os', expected letters, digits")
+  end)
+end)
+
+describe("recompute=nearest of runtimes that recompute all layers or none", function()
+  it("recomputes all and prices it, and leaves alone what they can run", function()
+    local plan <const> = plans.three_stages()
+    plan.stages[2].strategy.recompute = { kind = "full", layers = 4 }
+    local files <const>, result <const> = files_of(plan, "deepspeed", { set = { recompute = "nearest" } })
+    assert.matches("RECOMPUTE = True", files["tangram_pipe.py"])
+    assert.matches("^recompute is all layers of every stage, in place of one setting a stage: .* GiB$", result.notes[1])
+    for _, stage in ipairs(result.launch.stages) do assert.equal(stage.layers, stage.recompute.layers) end
+    local priced <const> = require("tangram.recost").plan(core.json_decode(core.json_encode(plans.three_stages())), "plan")
+    -- a full recompute adds a forward to each stage: between 5 and 40 % of forward and backward together
+    assert.is_true(result.launch.time_s > 1.05 * priced.time_s and result.launch.time_s < 1.4 * priced.time_s)
+    local _, same <const> = files_of(plans.three_stages(), "deepspeed", { set = { recompute = "nearest" } })
+    assert.same({}, same.notes)
   end)
 end)
 
@@ -431,5 +492,96 @@ describe("export to Sailor", function()
     plan.stages[2].strategy.recompute = { kind = "full" }
     local _, result <const> = files_of(plan, "sailor-json")
     assert.matches("stage 2 is planned with recompute", warned(result, "W1"))
+  end)
+end)
+
+describe("plans at random", function()
+  local state = 20261130
+  local function random(n) -- Park and Miller's generator
+    state = state * 16807 % 2147483647
+    return state % n + 1
+  end
+  local function one_of(list) return list[random(#list)] end
+
+  --- Two to four stages of four GPUs, often alike; layers, degrees, ZeRO and recompute at random.
+  local function plan_of()
+    local stages <const>, count <const>, alike_too <const> = {}, 1 + random(3), random(2) == 1
+    local left, common = 24, nil
+    for s = 1, count do
+      local layers <const> = s == count and left or random(left - 2 * (count - s))
+      left = left - layers
+      local tp <const> = one_of { 1, 2, 4 }
+      local cp <const> = random(4) == 1 and one_of { 1, 2 } or 1
+      local strategy = { tp = tp, cp = tp * cp > 4 and 1 or cp, sp = tp > 1, zero = one_of { 0, 0, 1, 1, 2, 3 } }
+      strategy.dp = 4 // (strategy.tp * strategy.cp)
+      if strategy.dp * strategy.cp == 1 then strategy.zero = 0 end
+      common = common or strategy
+      if alike_too then
+        strategy = {}
+        for name, value in pairs(common) do strategy[name] = value end
+      end
+      strategy.recompute = one_of { { kind = "none" }, { kind = "none" }, { kind = "full", layers = random(layers) },
+        { kind = "selective" } }
+      if alike_too then strategy.recompute = { kind = common.tp == 2 and "full" or "none" } end
+      local node <const>, first <const> = s < 3 and "a1" or "a2", s % 2 == 1 and 0 or 4
+      stages[s] = { island = "a", gpus = { { node, { first, first + 1, first + 2, first + 3 } } }, layers = layers, strategy = strategy }
+    end
+    return mixed { stages = stages }
+  end
+
+  local function processes_of(files)
+    return (scripts.read((files["node.sh"]:gsub("\n[A-Z]+=%$", "\nPLAN=(\n)%0", 1)), files["launch.sh"]))
+  end
+  local ranked <const> = {
+    galvatron = function(files) return (exported.galvatron(files["galvatron_config.json"], processes_of(files))) end,
+    primus = function(files)
+      local args <const>, layers <const> = exported.primus(files["experiment.yaml"])
+      return exported.in_a_row(processes_of(files), layers, function()
+        return args.tensor_model_parallel_size, args.context_parallel_size
+      end)
+    end,
+    torchtitan = function(files)
+      local processes <const>, flags <const> = scripts.read(files["node.sh"], files["launch.sh"])
+      local lists <const>, layers <const> = {}, {}
+      for line in files["tangram_plan.py"]:match "MODULES = %[\n(.-)\n%]":gmatch "[^\n]+" do
+        lists[#lists + 1] = {}
+        for name in line:gmatch '"([^"]+)"' do table.insert(lists[#lists], name) end
+      end
+      for s, stage in ipairs(exported.modules(lists, 24)) do layers[s] = stage.last - stage.first end
+      return exported.in_a_row(processes, layers, function()
+        return flags["parallelism.tensor_parallel_degree"], flags["parallelism.context_parallel_degree"]
+      end)
+    end,
+    deepspeed = function(files)
+      local text <const>, bounds <const>, ranks <const> = files["tangram_pipe.py"], {}, {}
+      for number in text:match "BOUNDS = %[([%d, ]+)%]":gmatch "%d+" do bounds[#bounds + 1] = math.tointeger(tonumber(number)) end
+      local pp <const>, tp <const>, dp <const> = text:match "STAGES, TP, DP = (%d+), (%d+), (%d+)"
+      for s = 0, pp - 1 do
+        for d = 0, dp - 1 do
+          for t = 0, tp - 1 do ranks[#ranks + 1] = { s, bounds[s + 1], bounds[s + 2], d, t } end
+        end
+      end
+      return exported.deepspeed(ranks, exported.hostfile(files.hostfile, files["launch.sh"]:match "%-%-include '([^']*)'"), 24)
+    end,
+  }
+
+  it("are taken where independent rules say so, and read back as they were", function()
+    local taken <const>, refused <const> = {}, {}
+    for _ = 1, support.scale(40) do
+      local plan <const> = checked(plan_of())
+      for name, read in pairs(ranked) do
+        local set <const> = name == "torchtitan" and { module = "mine", config = "small" } or nil
+        local result <const>, files <const> = output.render(plan, name, { set = set }), {}
+        local right <const>, wrong <const> = runnable.check(name, plan.stages, plan.model, 4)
+        assert.equal(right or false, result.files ~= nil, ("%s: %s; %s"):format(name, wrong, (result.findings[1] or {}).text))
+        if result.files then
+          for _, file in ipairs(result.files) do files[file.name] = file.text end
+          assert.same(placed.plan(plan), read(files))
+        end
+        local counts <const> = result.files and taken or refused
+        counts[name] = (counts[name] or 0) + 1
+      end
+    end
+    for name in pairs(ranked) do assert.is_truthy(taken[name] and refused[name], name) end
   end)
 end)

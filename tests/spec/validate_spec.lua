@@ -177,13 +177,21 @@ describe("validate: measured runs", function()
     check(validate.run(support.read(single), single).all.time, 960, { mape = 0.09 }, "vtrain_single")
   end)
 
-  it("memory: the bars, and with a margin of 8 % no run by more than 2.5 % above its prediction", function()
+  it("memory: the bars, and with a margin of 8 % no run by more than 2 % above its prediction", function()
     if not path then return pending "data/measured is not there" end
     check(errors(source "simumax_b200", "memory"), 33, { mape = 0.04 }, "SimuMax")
     check(errors(source "bigscience_a100", "memory"), 30, { mape = 0.09 }, "BigScience")
     for _, name in ipairs { "simumax_b200", "bigscience_a100", "sailor_gh200", "dlperf_oneflow_v100", "sailor_mit", "galvatron_fork" } do
       local e <const> = errors(source(name), "memory")
-      assert.is_true(1.08 * (1 + e.low.error) >= 0.95, ("%s: %s %.3f"):format(name, e.low.id, e.low.error))
+      assert.is_true(1.08 * (1 + e.low.error) >= 0.98, ("%s: %s %.3f"):format(name, e.low.id, e.low.error))
+    end
+  end)
+
+  it("README.md has the table that this makes", function()
+    if not path then return pending "data/measured is not there" end
+    local readme <const> = support.read "README.md"
+    for line in validate.markdown(result, "source"):gmatch "[^\n]+" do
+      assert.is_true(readme:find(line, 1, true) ~= nil, "not in README.md: " .. line)
     end
   end)
 

@@ -5,6 +5,9 @@ local links <const> = require "tangram.catalog.links"
 
 local catalog <const> = { gpus = gpus, links = links }
 
+--- Generations without fused attention kernels (FlashAttention-2 needs Ampere).
+catalog.unfused = { Volta = true, Turing = true }
+
 --- Words that vendors put before the type and that sites leave out as they like.
 local BRANDS <const> = { nvidia = true, tesla = true, geforce = true, amd = true, instinct = true, intel = true }
 

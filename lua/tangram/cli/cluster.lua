@@ -26,12 +26,14 @@ local function rate_text(rate)
   return table.concat(words, ", ")
 end
 
+local function by_source(part) return part.source and (" (by %s)"):format(part.source) or "" end
+
 local function print_node(description, node)
   for _, kind in ipairs(cluster.kinds_of(node)) do
     local record <const> = cluster.record_of(description, node, kind)
-    print(("  %s: %d x %s, each %s, %s; in the node %s, %s"):format(node.name, kind.count, kind.gpu,
+    print(("  %s: %d x %s, each %s, %s; in the node %s, %s%s"):format(node.name, kind.count, kind.gpu,
       units.format_flops(cluster.compute_flops(record)), units.format_bytes(record.memory_bytes),
-      rate_text(node.intra_bytes_per_s), units.format_time(node.intra_latency_s)))
+      rate_text(node.intra_bytes_per_s), units.format_time(node.intra_latency_s), by_source(node)))
   end
 end
 
@@ -41,12 +43,12 @@ local function print_description(description)
   local network <const> = description.network
   if network.default or network.links then print "links (rates by concurrent flows)" end
   for _, link in ipairs(network.links or {}) do
-    print(("  %s - %s: %s, %s"):format(link.between[1], link.between[2], rate_text(link.bytes_per_s),
-      units.format_time(link.latency_s)))
+    print(("  %s - %s: %s, %s%s"):format(link.between[1], link.between[2], rate_text(link.bytes_per_s),
+      units.format_time(link.latency_s), by_source(link)))
   end
   if network.default then
-    print(("  all %s: %s, %s"):format(network.links and "others" or "pairs", rate_text(network.default.bytes_per_s),
-      units.format_time(network.default.latency_s)))
+    print(("  all %s: %s, %s%s"):format(network.links and "others" or "pairs", rate_text(network.default.bytes_per_s),
+      units.format_time(network.default.latency_s), by_source(network.default)))
   end
   local names <const> = {}
   for name in pairs(description.gpus) do names[#names + 1] = name end

@@ -5,7 +5,7 @@ local options <const> = require "tangram.cli.options"
 local function make_parser()
   local parser <const> = options.parser("tangram report", "Show a plan: in the terminal, or as an HTML page or a trace.",
     "tangram report plan.json --html plan.html --trace trace.json")
-  parser:argument("plan", "a tangram.plan/1 file (- for standard input)")
+  parser:argument("plan", "a tangram.plan/1 file (- for standard input), or a plan of Galvatron, Sailor or FlagScale")
   parser:option("--html", "write one self-contained page (- for standard output)"):argname "FILE"
   parser:option("--trace", "write a trace for Perfetto or chrome://tracing (- for standard output)"):argname "FILE"
   return parser
@@ -14,6 +14,12 @@ end
 local function run(words)
   local args <const> = options.parse(make_parser(), words)
   local text <const> = options.read(args.plan)
+  local foreign <const> = require "tangram.input.foreign_plan"
+  if foreign.kind(text) then
+    if args.html or args.trace then error(args.plan .. ": a plan of another system, which states no times to draw", 0) end
+    io.stdout:write(foreign.text(foreign.read(text, args.plan)))
+    return 0
+  end
   local plan <const>, why <const> = core.json_decode(text)
   if why then error(args.plan .. ":" .. why, 0) end
   local right <const>, wrong <const> = core.plan_check(text)

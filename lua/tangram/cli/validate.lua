@@ -52,7 +52,7 @@ local function print_groups(groups, field, title)
 end
 
 local function print_rows(result)
-  local lines <const> = { { "row", "measured s", "predicted s", "%", "measured GiB", "predicted GiB", "%", "plan found" } }
+  local lines <const> = { { "row", "measured s", "predicted s", "%", "measured GiB", "predicted GiB", "%", "bar", "plan" } }
   local function figures(measured, predicted, unit)
     local function text(x) return x and ("%.4g"):format(x / unit) or "-" end
     return text(measured), text(predicted), measured and predicted and ("%+.1f"):format(100 * (predicted / measured - 1)) or "-"
@@ -61,26 +61,12 @@ local function print_rows(result)
     if not row.reason then
       local a <const>, b <const>, c <const> = figures(row.measured_s, row.predicted_s, 1)
       local x <const>, y <const>, z <const> = figures(row.measured_bytes, row.predicted_bytes, 2 ^ 30)
-      lines[#lines + 1] = { row.id, a, b, c, x, y, z, row.shape or "" }
+      local bar <const> = row.row.bar and ("%s %s"):format(row.row.bar, row.held and "held" or "MISSED") or ""
+      lines[#lines + 1] = { row.id, a, b, c, x, y, z, bar, row.shape or "" }
     end
   end
   print_table(lines)
   print ""
-end
-
---- Time and memory by group, a line each: what README.md has.
-local function print_markdown(result, by)
-  print(("| %s | runs | mean | median | 90 %% within | bias | rank | memory: runs | mean | lowest |"):format(by))
-  print "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
-  for _, group in ipairs(result.groups) do
-    local t <const>, m <const> = group.time, group.memory
-    local cells <const> = t and { ("%d"):format(t.count), percent(t.mape), percent(t.median), percent(t.p90), percent(t.bias),
-      t.spearman and ("%.2f"):format(t.spearman) or "" } or { "", "", "", "", "", "" }
-    for _, cell in ipairs(m and { ("%d"):format(m.count), percent(m.mape), percent(m.low.error) } or { "", "", "" }) do
-      cells[#cells + 1] = cell
-    end
-    print(("| %s | %s |"):format(group.name, table.concat(cells, " | ")))
-  end
 end
 
 --- Rows that no figure counts, each with its reason; what was assumed, by how many rows.
@@ -119,7 +105,7 @@ local function run(words)
   if args.html then options.write(args.html, require("tangram.report.scatter").page(result, args.by)) end
   if args.json == "-" or args.html == "-" then return 0 end
   if args.markdown then
-    print_markdown(result, args.by)
+    io.stdout:write(validate.markdown(result, args.by))
     return 0
   end
   if args.rows then print_rows(result) end

@@ -1,13 +1,12 @@
 --- What a strategy on an island comes to for one model and microbatch: degrees, sizes, rates, seconds per byte and FLOP.
 --- Made once per strategy; the formulas read it for every atom.
+local catalog <const> = require "tangram.catalog"
 local collectives <const> = require "tangram.formulas.collectives"
 
 local setting <const> = {}
 
 local max <const>, min <const> = math.max, math.min
 
---- Architectures without fused attention kernels (FlashAttention-2 needs Ampere).
-local unfused <const> = { Volta = true, Turing = true }
 --- fp32 products run as TF32 at half of the 16-bit rate; here outside the tensor cores, at about an eighth.
 local no_tf32 <const> = { Volta = true, Turing = true }
 
@@ -112,7 +111,7 @@ function setting.new(island, strategy, ctx, k)
   s.y = training.precision == "fp32" and 4 or 2
   s.shards = s.d * s.c
   s.expert_shards = s.shards * s.t / (s.e * s.etp)
-  s.flash = training.attention == "flash" or training.attention ~= "unfused" and not unfused[island.device.arch]
+  s.flash = training.attention == "flash" or training.attention ~= "unfused" and not catalog.unfused[island.device.arch]
     and training.precision ~= "fp32"
   s.vocab = math.ceil(model.vocab / (128 * s.t)) * 128 * s.t
   local gemm_flops <const>, flops <const> = peaks(island, training, k)

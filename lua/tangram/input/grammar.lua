@@ -69,6 +69,11 @@ end
 --- A message without what a damaged text may have put in it.
 local function one_line(message) return (message:gsub("%c", "?")) end
 
+--- A text without blanks around it. In linear time, as "^%s*(.-)%s*$" is not.
+---@param text string
+---@return string
+function grammar.trim(text) return text:find "%S" and text:match "^%s*(.*%S)" or "" end
+
 --- Makes a total reader of one whose `read` gets a cleaned text and may call `grammar.refuse`.
 ---@param definition Reader
 ---@return Reader

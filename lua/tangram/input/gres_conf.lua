@@ -155,7 +155,7 @@ return grammar.reader {
     local head <const> = ("\n" .. text):lower()
     if head:find "%f[%w]state=" or head:find "%f[%w]cputot=" then return 0 end
     if head:find "\n[^\n#]*%f[%w]name=gpu%f[^%w]" then return 0.9 end
-    return head:find "\n%s*autodetect=%a+" and 0.8 or 0
+    return head:find "\n[ \t]*autodetect=%a+" and 0.8 or 0
   end,
   read = read,
 }

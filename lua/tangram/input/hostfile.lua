@@ -49,7 +49,7 @@ local function add(by_name, order, one, number)
   end
 end
 
-local function body_of(line) return line:gsub("#.*", ""):match "^%s*(.-)%s*$" end
+local function body_of(line) return grammar.trim((line:gsub("#.*", ""))) end
 
 local function read(text)
   local by_name <const>, order <const> = {}, {}

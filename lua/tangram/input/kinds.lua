@@ -1,5 +1,6 @@
 --- The readers of what people have about their clusters, by module; and which of them a text is for.
 local core <const> = require "tangram.core"
+local elsewhere <const> = require "tangram.input.elsewhere"
 local mistaken <const> = require "tangram.input.mistaken"
 
 local kinds <const> = { "nvidia_smi_topo", "nvidia_smi_csv", "nvidia_smi_nvlink", "nvidia_smi_L", "nvidia_smi_p2p", "nccl_tests",
@@ -41,15 +42,16 @@ end
 ---@param text string
 ---@return Reader?, string? why
 function kinds.guess(text)
-  local best, surest = nil, SURE
+  local best, surest = nil, 0
   for _, module in ipairs(kinds) do
     local reader <const> = kinds.reader(module)
     local sure <const> = reader.sniff(text)
     if sure > surest then best, surest = reader, sure end
   end
-  if best then return best end
-  local instead <const> = mistaken(text)
+  if surest > SURE then return best end
+  local instead <const> = mistaken(text) or elsewhere(text)
   if instead then return nil, instead end
+  if best then return nil, ("may be '%s', but that is not sure: say so by --from %s"):format(best.command, best.kind) end
   return nil, ("looks like nothing known, expected one of %s (say which by --from)"):format(table.concat(kinds.names(), ", "))
 end
 

@@ -3,7 +3,7 @@ local KNOWN <const> = {
   { "\n| NVIDIA%-SMI %d", "nvidia-smi's table", "'nvidia-smi topo -m' and 'nvidia-smi --query-gpu=index,name,memory.total --format=csv'" },
   { "\nPartitionName=", "'scontrol show partition'", "'scontrol show node'" },
   { "\nJobId=%d", "'scontrol show job'", "'scontrol show node'" },
-  { "\n%s*JOBID%s+PARTITION", "'squeue'", "sinfo -N -o '%N %G %T'" },
+  { "\n[ \t]*JOBID[ \t]+PARTITION", "'squeue'", "sinfo -N -o '%N %G %T'" },
   { "\nClusterName=", "slurm.conf", "'scontrol show node'" },
   { "\nNAME%s+STATUS%s+ROLES", "'kubectl get nodes'", "'kubectl get nodes -o json' or '--show-labels'" },
   { "\nAllocated resources:\n", "'kubectl describe node'", "'kubectl get nodes -o json'" },

@@ -109,7 +109,7 @@ local function nodes_of(ranks)
       node = { name = one.host, gpus = {} }
       by_name[one.host], nodes[#nodes + 1] = node, node
     end
-    node.gpus[#node.gpus + 1] = { name = one.name:gsub("%s+$", "") }
+    node.gpus[#node.gpus + 1] = { name = grammar.trim(one.name) }
   end
   for _, node in ipairs(nodes) do node.gpus = grammar.runs(node.gpus) end
   return nodes

@@ -30,8 +30,6 @@ local bus_id <const> = R("09", "AF", "af") ^ 4 * ":" * R("09", "AF", "af") ^ 2 *
 local missing <const> = spaces * (P "[N/A]" + "N/A" + "[Not Supported]" + "[Not Found]" + "") * spaces * -1
 local broken <const> = spaces * (P "[Unknown Error]" + "[GPU requires reset]" + "[GPU is lost]" + "[Insufficient Permissions]")
 
-local function trim(text) return (text:gsub("%s+$", "")) end
-
 local function canonical(fields)
   for i, field in ipairs(fields) do fields[i] = ALIAS[field] or field end
   return fields
@@ -68,7 +66,7 @@ local function record(fields, row, line)
   if #row ~= #fields then refuse(line, "%d values, expected %d as the header names them", #row, #fields) end
   local of <const> = { line = line }
   for i, field in ipairs(fields) do
-    local text <const> = trim(row[i])
+    local text <const> = grammar.trim(row[i])
     if broken:match(text) then of.broken = text end
     of[field] = not missing:match(text) and not broken:match(text) and text or nil
   end

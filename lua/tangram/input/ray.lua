@@ -49,7 +49,7 @@ local function node_of(record, i)
 end
 
 local function read(text)
-  if text:find "Autoscaler status" or text:find "\n%s*[%d.]+/[%d.]+ GPU" then
+  if text:find "Autoscaler status" or text:find "\n[ \t]*[%d.]+/[%d.]+ GPU" then
     refuse(nil, "'ray status' tells sums, not nodes; expected %s", COMMAND)
   end
   local facts <const>, seen <const> = { nodes = {}, warnings = {} }, {}

@@ -32,7 +32,7 @@ local function properties(text)
     if not index then index, bytes = memory:match(line) end
     if index and index < 256 then
       of[index] = of[index] or {}
-      of[index].name = of[index].name or name and name:gsub("%s+$", "")
+      of[index].name = of[index].name or name and grammar.trim(name)
       of[index].memory_bytes = of[index].memory_bytes or math.tointeger(bytes)
     end
   end

@@ -18,7 +18,7 @@ local OTHERS <const> = { NODES = true, PARTITION = true, AVAIL = true, TIMELIMIT
 local function cells_of(line)
   local cells <const> = {}
   for cell in line:gmatch(line:find("|", 1, true) and "[^|]+" or "%S+") do
-    cell = cell:match "^%s*(.-)%s*$"
+    cell = grammar.trim(cell)
     if cell ~= "" then cells[#cells + 1] = cell end
   end
   return cells

@@ -26,11 +26,11 @@ local function read_fields(line, record)
   line = " " .. line -- a key stands behind a blank, the first one too
   for at, word, stop in line:gmatch "()%s([%w_]+)=()" do
     if KEYS[word] and not (is_part and FREE[key]) then
-      if key and not record[key] then record[key] = line:sub(value_from, at - 1):match "^(.-)%s*$" end
+      if key and not record[key] then record[key] = grammar.trim(line:sub(value_from, at - 1)) end
       key, value_from = word, stop
     end
   end
-  if key and not record[key] then record[key] = line:sub(value_from):match "^(.-)%s*$" end
+  if key and not record[key] then record[key] = grammar.trim(line:sub(value_from)) end
 end
 
 --- GPUs by type from CfgTRES, where Gres has only their number: gres/gpu is the sum of the typed entries.
@@ -99,7 +99,7 @@ return grammar.reader {
   kind = "slurm-nodes", summary = "Slurm's nodes with their GPUs and states", command = COMMAND, limit_bytes = 32 << 20,
   sniff = function(text)
     local head <const> = "\n" .. text
-    if not head:find "\n%s*NodeName=%S" then return 0 end
+    if not head:find "\n[ \t]*NodeName=%S" then return 0 end
     return (head:find "%sState=" or head:find "%sCPUTot=" or head:find "%sCfgTRES=") and 0.95 or 0.3
   end,
   read = read,

@@ -1,6 +1,7 @@
 --- Measured runs as a CSV file holds them, one a line: columns by name, numbers as numbers.
 local core <const> = require "tangram.core"
 local imports <const> = require "tangram.measured.imports"
+local paper <const> = require "tangram.measured.paper"
 
 local rows <const> = {}
 
@@ -106,12 +107,28 @@ function rows.parse(text, where)
   return list, warnings
 end
 
---- Rows of a file of any kind that is known: CSV with the columns above, or other projects' JSON.
+--- Lines of a CSV text as tables of text by column; empty fields are absent.
+local function plain(text)
+  local list <const> = {}
+  local names <const>, after_names <const> = record(text, 1)
+  local at = after_names
+  while at <= #text do
+    local row <const> = {}
+    local fields <const>, after <const> = record(text, at)
+    at = after
+    for i, name in ipairs(names) do row[name] = fields[i] ~= "" and fields[i] or nil end
+    if next(row) then list[#list + 1] = row end
+  end
+  return list
+end
+
+--- Rows of a file of any kind that is known: CSV with the columns above, the Tangram paper's figures, or other projects' JSON.
 ---@param text string
 ---@param where string the file, for messages
 ---@return table[] rows, string[] warnings
 function rows.read(text, where)
   if text:find "^%s*[{[]" then return imports.rows(text, where), {} end
+  if text:find "^experiment,cluster," then return paper.rows(plain(text)), {} end
   return rows.parse(text, where)
 end
 

@@ -20,7 +20,7 @@ deepspeed.options = {
 deepspeed.rules = {
   equal_gpus = true, one_tp = true, one_dp = true, cp_one = true, ep_one = true, one_zero = true, max_zero = 1,
   one_recompute = true, whole_recompute = true, selective_never = true, min_layers = 1, whole_layers = true, kv_divide = true,
-  one_vendor = true, no_split_hosts = true, no_fsep = true, no_offload = true,
+  one_vendor = true, no_split_hosts = true, no_fsep = true, no_offload = true, no_fp8 = true, one_attention = true,
 }
 
 function deepspeed.prepare(plan, options, where)
