@@ -310,7 +310,7 @@ end
 
 --- Plans. Raises one line for wrong input; returns nil, why, status where there is no plan.
 ---@param spec table see planner.fields
----@param hooks table? see planner.search
+---@param hooks table? see planner.search; brief: don't look for what would make it fit
 ---@return table? plan tangram.plan/1
 ---@return string? why
 ---@return integer? status 3: nothing fits; 4: stopped before any plan
@@ -321,7 +321,7 @@ function planner.plan(spec, hooks)
   if setting.store then tell_of_store(setting, hooks) end
   if not outcome.best then
     if outcome.stopped then return nil, "stopped before any plan was found", 4 end
-    return nil, require("tangram.diagnose").explain(setting, outcome), 3
+    return nil, hooks and hooks.brief and "no plan fits" or require("tangram.diagnose").explain(setting, outcome), 3
   end
   tell_of_unfit(setting)
   local plan <const> = plans.build(setting, outcome)

@@ -140,7 +140,7 @@ local runtimes <const> = {
   ["sailor-json"] = { levels = { [0] = true, true, true, true }, "replicas", "no_context_parallel", "dense" },
   deepspeed = { levels = { [0] = true, true }, "size", "grid", "no_context_parallel", "dense", "kv_heads", "one_zero", "one_recompute",
     "whole_recompute", "never_selective" },
-  torchtitan = { levels = { [0] = true, [2] = true, [3] = true }, "size", "grid", "kv_heads", "one_zero", "one_recompute",
+  torchtitan = { levels = { [0] = true, true }, "size", "grid", "kv_heads", "one_zero", "one_recompute",
     "whole_recompute", "never_selective", "tied" },
 }
 

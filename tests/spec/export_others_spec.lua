@@ -115,6 +115,22 @@ describe("exporters' rules", function()
   end)
 end)
 
+describe("a node's name that is no host's", function()
+  it("is refused, as it would stand in scripts", function()
+    local function stages(node)
+      return { { island = "a", gpus = { { node, { 0, 1, 2, 3 } } }, layers = 24, strategy = { tp = 4, sp = true } } }
+    end
+    for _, name in ipairs { "a'; rm -rf ~; '", "$(id)", "-oProxyCommand=id", "a b" } do
+      local plan <const> = mixed { nodes = { { name, "a100-sxm4-80", 8 } }, islands = { { "a", { name } } }, stages = stages(name) }
+      for _, runtime in ipairs(output.names) do
+        local ok <const>, why <const> = pcall(output.render, plan, runtime)
+        assert.is_false(ok)
+        assert.matches("^plan: stages%[0%].gpus%[0%].node: got .+, expected the name or address of a host", why)
+      end
+    end
+  end)
+end)
+
 describe("a stage without a transformer layer", function()
   it("is refused by runtimes that hang or fail on it", function()
     local all <const> = { 0, 1, 2, 3 }
@@ -147,7 +163,8 @@ describe("export to Galvatron", function()
     assert.same(want, layers)
     assert.same({ 64, 16, "8,7,5,4", 2, 1, 0, 16 }, { config.global_bsz, config.chunks, config.pp_division, config.vtp, config.vcp,
       config.embed_sdp, config.world_size })
-    assert.is_nil(warned(result, "T3"))
+    assert.is_nil(warned(result, "T3") or warned(result, "W5"))
+    assert.matches("async_grad_reduce: false", files["train.yaml"]) -- else gradients of ZeRO 2 and 3 are held whole
   end)
 
   it("writes the training beside it, and flags for the version of 2025", function()
@@ -164,6 +181,14 @@ describe("export to Galvatron", function()
       flags.mixed_precision })
     assert.same(placed.plan(plan), (exported.galvatron(old["galvatron_config.json"], processes)))
     assert.is_nil(old["galvatron_config.json"]:find "cp_sizes_enc")
+    assert.is_true(flags.no_async_grad_reduce)
+    local plain <const>, result <const> = files_of(alike { tp = 2, dp = 2, sp = true, zero = 0 }, "galvatron")
+    assert.matches("async_grad_reduce: true", plain["train.yaml"])
+    assert.is_nil(warned(result, "W5"))
+    local both <const> = alike { tp = 2, dp = 2, sp = true, zero = 0 }
+    both.stages[2].strategy.zero = 3
+    assert.matches("stage 4 %(ZeRO 0%) reduces its gradients at every microbatch, as stage 2", warned(select(2,
+      files_of(both, "galvatron")), "W5"))
   end)
 
   it("says what the ends share where they differ", function()
@@ -320,7 +345,7 @@ describe("export to torchtitan", function()
 
   it("names every module of the model once, in its stage", function()
     if not has_python then return pending "python3 is absent" end
-    local plan <const> = llama { tp = 2, dp = 2, sp = true, zero = 2, recompute = { kind = "full" } }
+    local plan <const> = llama { tp = 2, dp = 2, sp = true, zero = 1, recompute = { kind = "full" } }
     local files <const> = files_of(plan, "torchtitan")
     local lists <const> = python(files, "torchtitan %s llama3 llama3_8b")
     local processes <const>, flags <const> = launched(plan, "torchtitan", nil, "TORCHTITAN=/")
@@ -343,15 +368,31 @@ describe("export to torchtitan", function()
       flags["activation_checkpoint.mode"], flags["training.mixed_precision_param"], flags.module })
   end)
 
+  it("shards without a pipeline as FSDP does", function()
+    local function flags(zero)
+      local all <const> = { 0, 1, 2, 3 }
+      local plan <const> = mixed { stages = {
+        { island = "a", gpus = { { "a1", all } }, layers = 24, strategy = { dp = 4, zero = zero } } } }
+      local files <const>, result <const> = files_of(plan, "torchtitan", { set = { module = "mine", config = "small" } })
+      local _, read <const> = scripts.read(files["node.sh"], files["launch.sh"])
+      return { read["parallelism.data_parallel_replicate_degree"], read["parallelism.data_parallel_shard_degree"],
+        read["parallelism.fsdp_reshard_after_forward"], warned(result, "W6") ~= nil }
+    end
+    assert.same({ 4, 1, "never", false }, flags(0))
+    assert.same({ 1, 4, "never", true }, flags(1))
+    assert.same({ 1, 4, "never", false }, flags(2))
+    assert.same({ 1, 4, "always", false }, flags(3))
+  end)
+
   it("cuts at split points in the TOML of 2025", function()
-    local plan <const> = llama { tp = 2, dp = 2, sp = true, zero = 3 }
+    local plan <const> = llama { tp = 2, dp = 2, sp = true, zero = 1 }
     local files <const> = files_of(plan, "torchtitan", { version = "2025" })
     local toml <const> = exported.toml(files["plan.toml"])
     local p <const>, t <const> = toml.parallelism, toml.training
     assert.same({ "layers.9", "layers.18", "layers.26" }, p.pipeline_parallel_split_points)
     assert.same({ "llama3", "8B" }, { toml.model.name, toml.model.flavor })
     -- local batch = microbatch 2 * 16 microbatches; times dp 2 it is the global batch
-    assert.same({ 32, 64, 2, 4, 2, 2, "always", "none" }, { t.local_batch_size, t.global_batch_size, p.pipeline_parallel_microbatch_size,
+    assert.same({ 32, 64, 2, 4, 2, 2, "never", "none" }, { t.local_batch_size, t.global_batch_size, p.pipeline_parallel_microbatch_size,
       p.pipeline_parallel_degree, p.tensor_parallel_degree, p.data_parallel_shard_degree, p.fsdp_reshard_after_forward,
       toml.activation_checkpoint.mode })
   end)
@@ -364,17 +405,36 @@ describe("export to torchtitan", function()
     end
     expect("D3", "fp16 is planned, but torchtitan trains in bf16 or fp32", plans.three_stages())
     expect("M3", "no size of torchtitan's llama3 is known to have 24 layers of hidden size 2048; %-%-set config=NAME",
-      alike { tp = 2, dp = 2, sp = true, zero = 2 })
-    expect("M3", "%-%-set flavor=NAME names the flavor", alike { tp = 2, dp = 2, sp = true, zero = 2 }, { version = "2025" })
-    expect("M3", "no model of family gpt2 by name; %-%-set module=NAME", alike({ tp = 2, dp = 2, sp = true, zero = 2 },
+      alike { tp = 2, dp = 2, sp = true, zero = 1 })
+    expect("M3", "%-%-set flavor=NAME names the flavor", alike { tp = 2, dp = 2, sp = true, zero = 1 }, { version = "2025" })
+    expect("M3", "no model of family gpt2 by name; %-%-set module=NAME", alike({ tp = 2, dp = 2, sp = true, zero = 1 },
       { model = require("tangram.model").new { layers = 24, hidden = 2048, heads = 16, vocab = 32000, tied = false } }))
-    expect("Z3", "stage 1 uses ZeRO 1", llama { tp = 2, dp = 2, sp = true, zero = 1 })
-    expect("Z4", "dp 2 is planned as ZeRO 0, .+nearest: ZeRO 2", llama { tp = 2, dp = 2, sp = true, zero = 0 }, { version = "2025" })
-    expect("S3", "without sequence parallelism", llama { tp = 2, dp = 2, sp = false, zero = 2 })
+    expect("Z1", "stage 1 uses ZeRO 2, but torchtitan has at most ZeRO 1 with a pipeline", llama { tp = 2, dp = 2, sp = true, zero = 2 })
+    expect("Z4", "dp 2 is planned as ZeRO 0, .+nearest: ZeRO 1", llama { tp = 2, dp = 2, sp = true, zero = 0 }, { version = "2025" })
+    expect("S3", "without sequence parallelism", llama { tp = 2, dp = 2, sp = false, zero = 1 })
     expect("H2", "stage 1 has tp 4, but the model has 2 key%-value heads, and torchtitan needs tp to divide them; legal tp: 1, 2",
       alike({ tp = 4, dp = 1, sp = true, zero = 0 }, { model = plans.model { kv_heads = 2 } }))
-    expect("T4", "embedding and head are tied", alike({ tp = 2, dp = 2, sp = true, zero = 2 }, { model = plans.model { tied = true } }))
-    files_of(alike { tp = 2, dp = 2, sp = true, zero = 2 }, "torchtitan", { set = { module = "mine", config = "small" } })
+    expect("T4", "embedding and head are tied", alike({ tp = 2, dp = 2, sp = true, zero = 1 }, { model = plans.model { tied = true } }))
+    files_of(alike { tp = 2, dp = 2, sp = true, zero = 1 }, "torchtitan", { set = { module = "mine", config = "small" } })
+    assert.error_matches(function()
+      output.render(llama { tp = 2, dp = 2, sp = true, zero = 1 }, "torchtitan", { set = { config = "x()\nimport os" } })
+    end, "^torchtitan: %-%-set: config: got 'x%(%) import os', expected letters, digits")
+  end)
+end)
+
+describe("recompute=nearest of runtimes that recompute all layers or none", function()
+  it("recomputes all and prices it, and leaves alone what they can run", function()
+    local plan <const> = plans.three_stages()
+    plan.stages[2].strategy.recompute = { kind = "full", layers = 4 }
+    local files <const>, result <const> = files_of(plan, "deepspeed", { set = { recompute = "nearest" } })
+    assert.matches("RECOMPUTE = True", files["tangram_pipe.py"])
+    assert.matches("^recompute is all layers of every stage, in place of one setting a stage: .* GiB$", result.notes[1])
+    for _, stage in ipairs(result.launch.stages) do assert.equal(stage.layers, stage.recompute.layers) end
+    local priced <const> = require("tangram.recost").plan(core.json_decode(core.json_encode(plans.three_stages())), "plan")
+    -- a full recompute adds a forward to each stage: between 5 and 40 % of forward and backward together
+    assert.is_true(result.launch.time_s > 1.05 * priced.time_s and result.launch.time_s < 1.4 * priced.time_s)
+    local _, same <const> = files_of(plans.three_stages(), "deepspeed", { set = { recompute = "nearest" } })
+    assert.same({}, same.notes)
   end)
 end)
 

@@ -1,8 +1,8 @@
 --- The program's entry: finds the command and runs it. A command is a file of this folder that returns
 --- `{ summary = "…", run = function(args) -> exit status }`.
 local commands <const> = {
-  "plan", "islands", "compose", "simulate", "explain", "validate", "calibrate", "report", "export", "cluster", "model", "adapter",
-  "store", "run", "repl", "version",
+  "plan", "compare", "islands", "compose", "simulate", "explain", "validate", "calibrate", "report", "export", "cluster",
+  "model", "adapter", "store", "run", "repl", "version",
 }
 
 local function usage(out)

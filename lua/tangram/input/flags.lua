@@ -1,6 +1,7 @@
 --- Flags and their values as people keep them: a shell script or command line (`--num-layers 24`, arrays, variables), or
 --- lines `key: value` and `key = value` in blocks (YAML of Megatron's tests and of FlagScale, overrides of Megatron-Bridge).
 local lpeg <const> = require "lpeg"
+local schema <const> = require "tangram.schema"
 
 local P <const>, R <const>, S <const>, C <const>, Cp <const>, Cs <const>, Ct <const> =
   lpeg.P, lpeg.R, lpeg.S, lpeg.C, lpeg.Cp, lpeg.Cs, lpeg.Ct
@@ -84,7 +85,7 @@ local function expand(value, variables)
       local list <const> = variables[name]
       if list and #list == 1 then return list[1] end
       if list then
-        lack = lack or ("the script sets %s to '%s' and to '%s'"):format(name, list[1]:sub(1, 40), list[2]:sub(1, 40))
+        lack = lack or ("the script sets %s to %s and to %s"):format(name, schema.show(list[1]), schema.show(list[2]))
       elseif default then
         return default
       else

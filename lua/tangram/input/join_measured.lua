@@ -62,14 +62,18 @@ end
 ---@param one_name table<string, string>
 ---@param nodes table[] planned, with name and gpu_count
 ---@param warnings string[] added to
----@return table measured within = { [node] = { [size] = bytes_per_s } }, between = { { hosts?, flows, bytes_per_s, path } }
+---@return table measured within = { [node] = { [size] = bytes_per_s } }, between = { { hosts?, flows, bytes_per_s, path } },
+---  unused = why the last one that is not used is not
 return function(sources, one_name, nodes, warnings)
   local planned <const>, result <const> = {}, { within = {}, between = {} }
   for _, node in ipairs(nodes) do planned[node.name] = true end
   for _, source in ipairs(sources) do
     if source.facts.measured then
       local why <const> = read_one(source, result, one_name, planned, nodes)
-      if why then warnings[#warnings + 1] = ("%s: not used: %s"):format(source.path, why) end
+      if why then
+        result.unused = ("%s: not used: %s"):format(source.path, why)
+        warnings[#warnings + 1] = result.unused
+      end
     end
   end
   return result

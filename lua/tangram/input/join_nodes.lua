@@ -5,7 +5,8 @@ local hostlist <const> = require "tangram.input.hostlist"
 
 --- Kinds from what the hardware says to what people wrote down. The first that knows a figure is believed.
 local SUREST_FIRST <const> = { "nvidia-smi-csv", "nvidia-smi-L", "rocm-smi", "nccl-topo-xml", "nvidia-smi-topo",
-  "nvidia-smi-p2p", "nvidia-smi-nvlink", "kubernetes", "nccl-tests", "slurm-nodes", "sinfo", "gres-conf", "ray", "hostfile" }
+  "nvidia-smi-p2p", "nvidia-smi-nvlink", "kubernetes", "slurm-nodes", "sinfo", "gres-conf", "ray", "hostfile",
+  "nccl-tests" } -- a run may be on some of a node's GPUs
 local rank_of <const> = {}
 for i, kind in ipairs(SUREST_FIRST) do rank_of[kind] = i end
 
@@ -49,7 +50,8 @@ end
 
 --- Every node as a list of what files say of it: { name, parts = { { source, node } } }, in the order of the files.
 local function collect(sources)
-  local all, entries <const>, unnamed = {}, {}, nil
+  local all <const>, entries <const>, kinds_here <const> = {}, {}, {}
+  local unnamed
   for _, source in ipairs(sources) do
     for _, node in ipairs(source.facts.nodes) do
       local names <const>, why <const> = names_for(source, node)
@@ -57,7 +59,14 @@ local function collect(sources)
       if node.name and not node.name:find "^[%w._:-]+$" then
         return nil, ("%s: '%s' is no name of a node"):format(source.path, grammar.quote(node.name))
       end
-      if #names == 0 then unnamed = unnamed or source end
+      if #names == 0 then
+        local kind <const> = source.facts.kind
+        if kinds_here[kind] then
+          return nil, ("%s and %s: two of one kind, of which nodes? expected --node NAME before each"):format(kinds_here[kind], source.path)
+        end
+        kinds_here[kind] = source.path
+        unnamed = unnamed or source
+      end
       for _, name in ipairs(names) do all[#all + 1] = name end
       entries[#entries + 1] = { names = names, part = { source = source, node = node } }
     end
@@ -65,6 +74,11 @@ local function collect(sources)
   if unnamed and #all > 0 then
     return nil, ("%s: of which node is it? expected --node NAME before it (a list such as --node 'a[1-4]' for several alike)"):format(
       unnamed.path)
+  end
+  for _, source in ipairs(sources) do
+    for _, leaf in ipairs(source.facts.switches and source.facts.switches.leaves or {}) do
+      table.move(leaf.nodes, 1, #leaf.nodes, #all + 1, all)
+    end
   end
   local one <const>, why <const> = one_name_each(all)
   if not one then return nil, why end
@@ -170,7 +184,7 @@ local function merge(entry, gpu_types, keep, warnings)
     if #runs > 0 and not base then
       node.gpus, base = runs, part
     elseif #runs > 0 then
-      local partial <const> = part.source.facts.kind == "nccl-tests" and total(runs) < total(node.gpus) -- a run on some of them
+      local partial <const> = part.source.facts.kind == "nccl-tests" and total(runs) < total(node.gpus)
       if total(runs) ~= total(node.gpus) and not partial then
         warnings[#warnings + 1] = ("node %s: %d GPUs in %s, %d in %s; %d are taken"):format(entry.name, total(node.gpus),
           base.source.path, total(runs), part.source.path, total(node.gpus))

@@ -42,15 +42,16 @@ end
 ---@param text string
 ---@return Reader?, string? why
 function kinds.guess(text)
-  local best, surest = nil, SURE
+  local best, surest = nil, 0
   for _, module in ipairs(kinds) do
     local reader <const> = kinds.reader(module)
     local sure <const> = reader.sniff(text)
     if sure > surest then best, surest = reader, sure end
   end
-  if best then return best end
+  if surest > SURE then return best end
   local instead <const> = mistaken(text) or elsewhere(text)
   if instead then return nil, instead end
+  if best then return nil, ("may be '%s', but that is not sure: say so by --from %s"):format(best.command, best.kind) end
   return nil, ("looks like nothing known, expected one of %s (say which by --from)"):format(table.concat(kinds.names(), ", "))
 end
 

@@ -174,7 +174,7 @@ return grammar.reader {
   kind = "nccl-topo-xml",
   summary = "NCCL's topology of a node",
   command = COMMAND,
-  limit_bytes = grammar.MIB,
+  limit_bytes = 512 * grammar.KIB,
 
   sniff = function(text) return text:find "<system[%s>]" and (text:find "<cpu%s" or text:find "<pci%s") and 0.95 or 0 end,
 

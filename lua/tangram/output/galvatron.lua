@@ -58,6 +58,18 @@ local function M3(launch, options)
   return cp and checks.fatal("C1", "stage %d has cp %d, which galvatron has from version 2026 on; nearest: cp 1", cp.index, cp.cp) or nil
 end
 
+--- One setting says when gradients are reduced.
+local function W5(launch)
+  local late, early
+  for _, stage in ipairs(launch.stages) do
+    if stage.dp * stage.cp > 1 then
+      if stage.zero == 0 then late = stage else early = stage end
+    end
+  end
+  return late and early and checks.warning("W5", "stage %d (ZeRO 0) reduces its gradients at every microbatch, as stage %d (ZeRO %d)"
+    .. " must to hold them sharded", late.index, early.index, early.zero) or nil
+end
+
 local function sliding(launch)
   return launch.model.window > 0 and checks.warning("M2", "galvatron's attention looks at the whole sequence, not at a window of %d tokens",
     launch.model.window) or nil
@@ -69,7 +81,7 @@ function galvatron.check(launch, options)
   return checks.run(launch, "galvatron", {
     checks.L1, checks.L2, checks.G1, checks.H1, checks.H2, checks.H3, checks.C2, checks.E2, checks.E4, checks.O1, checks.B1, B4,
     checks.R3, checks.Z3, checks.Z2_low, checks.S3, checks.D1, { checks.D2, true }, { D3 }, checks.V1, { M3, options }, T3, checks.B3,
-    checks.I1, sliding,
+    checks.I1, sliding, W5,
   })
 end
 
@@ -140,11 +152,19 @@ local function model_args(launch)
   }
 end
 
+--- Are gradients summed whole until the last microbatch? Sharded as planned from ZeRO 2 on only if reduced at every one.
+local function reduces_late(launch)
+  for _, stage in ipairs(launch.stages) do
+    if stage.dp * stage.cp > 1 and stage.zero >= 2 then return false end
+  end
+  return true
+end
+
 --- The configuration of train_dist.py.
 local function runtime(launch)
   return yaml.encode({ runtime = {
     parallel = { galvatron_config_path = "galvatron_config.json", mixed_precision = launch.precision,
-      reduce_in_fp32 = launch.training.gradient_bytes == 4 },
+      reduce_in_fp32 = launch.training.gradient_bytes == 4, async_grad_reduce = reduces_late(launch) },
     model = model_args(launch),
     profile = { profile = 1, exit_after_profiling = 0 },
     train = { train_iters = 20, eval_iters = 1, lr = 1e-4, min_lr = 1e-5, lr_decay_style = "cosine", sequence_parallel = true,
@@ -171,6 +191,7 @@ local function setup_2025(launch)
   add "--sequence-parallel"
   if fused(launch) then add "--use-flash-attn" end
   if launch.training.gradient_bytes == 4 then add "--reduce_in_fp32" end
+  if not reduces_late(launch) then add "--no_async_grad_reduce" end
   add("--initialize_on_meta", 1)
   for _, pair in ipairs {
     { "set_model_config_manually", 1 }, { "vocab_size", model.vocab }, { "hidden_size", model.hidden },

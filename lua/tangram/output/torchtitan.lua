@@ -8,17 +8,24 @@ local torchtitan <const> = {
   name = "torchtitan", summary = "torchtitan: module names by stage and flags, or the TOML file of 2025", versions = { "2026", "2025" },
 }
 
+--- A word that goes into Python or TOML.
+local function word(doc)
+  return { type = "string", doc = doc, check = function(value)
+    return not value:find "^[%w_.-]+$" and "letters, digits, '_', '.' and '-'" or nil
+  end }
+end
+
 torchtitan.options = {
   recompute = { type = "enum", values = { "refuse", "nearest" }, default = "refuse",
     doc = "where not all layers of all stages are recomputed alike: refuse, or recompute all and price it" },
-  module = { type = "string", doc = "its module of the model, e.g. llama3; default: by the family" },
-  config = { type = "string", doc = "2026: the function of its config_registry that has the model's dimensions, e.g. llama3_8b" },
-  flavor = { type = "string", doc = "2025: the flavor that has the model's dimensions, e.g. 8B" },
+  module = word "its module of the model, e.g. llama3; default: by the family",
+  config = word "2026: the function of its config_registry that has the model's dimensions, e.g. llama3_8b",
+  flavor = word "2025: the flavor that has the model's dimensions, e.g. 8B",
   port = { type = "integer", min = 1, max = 65535, default = 29500, doc = "of the rendezvous, on the first node" },
 }
 
 torchtitan.rules = {
-  equal_gpus = true, one_tp = true, one_dp = true, one_cp = true, one_ep = true, one_zero = true, no_zero_one = true,
+  equal_gpus = true, one_tp = true, one_dp = true, one_cp = true, one_ep = true, one_zero = true, max_zero = 1,
   one_recompute = true, whole_recompute = true, selective_never = true, sp_with_tp = true, kv_divide = true, min_layers = 1,
   whole_layers = true, tied_one_stage = true, no_fp16 = true, no_fp8 = true, one_vendor = true, no_fsep = true, no_offload = true,
   one_attention = true,
@@ -66,12 +73,23 @@ local function E6(launch)
   return etp > 1 and checks.fatal("E6", "experts are cut over etp %d, but torchtitan cuts none; nearest: etp 1", etp) or nil
 end
 
+--- FSDP keeps whole weights and gradients from microbatch to microbatch where a pipeline drives it (torch.distributed's
+--- pipelining reduces after a stage's last backward): ZeRO 1 in all but name. Without a pipeline it is ZeRO 2 or 3.
+local function Z1(launch)
+  return #launch.stages > 1 and checks.Z1(launch, "torchtitan") or nil
+end
+
+local function shards_more(launch)
+  return #launch.stages == 1 and checks.zero_level(launch) == 1 and checks.warning("W6", "ZeRO 1 is planned, but torchtitan's FSDP"
+    .. " shards gradients too: less memory, and a reduction every microbatch") or nil
+end
+
 --- Of 2025, plain replicas are for data parallelism alone.
 local function Z4(launch, options)
   local first <const> = launch.stages[1]
   return options.version == "2025" and first.dp > 1 and checks.zero_level(launch) == 0
-    and checks.fatal("Z4", "dp %d is planned as ZeRO 0, but torchtitan of 2025 shards with a pipeline; nearest: ZeRO 2 (--set"
-      .. " parallelizer.options.zero=[2,3]), or --runtime-version 2026", first.dp) or nil
+    and checks.fatal("Z4", "dp %d is planned as ZeRO 0, but torchtitan of 2025 shards with a pipeline; nearest: ZeRO 1 (--set"
+      .. " parallelizer.options.zero=[1]), or --runtime-version 2026", first.dp) or nil
 end
 
 local function precision_notes(launch)
@@ -89,8 +107,9 @@ local function D3(launch) return checks.D3(launch, "torchtitan", { "bf16", "fp32
 function torchtitan.check(launch, options)
   return checks.run(launch, "torchtitan", {
     checks.L1, checks.L2, checks.G1, checks.G2, checks.E2, checks.E3, E6, checks.E4, checks.O1, checks.H1, checks.H2, checks.H3,
-    checks.C2, checks.B1, checks.R3_whole, checks.Z3, checks.Z2, { Z4, options }, checks.S3, checks.D1, { checks.D2, true },
+    checks.C2, checks.B1, checks.R3_whole, Z1, checks.Z2, { Z4, options }, checks.S3, checks.D1, { checks.D2, true },
     { D3 }, checks.V1, tied, { M3, options }, checks.B3, checks.I1, precision_notes,
+    shards_more,
   })
 end
 
@@ -148,10 +167,10 @@ def plan():
 ]]):format(table.concat(lines, "\n"), module_of(launch, options), config_of(launch, options))
 end
 
+--- Replicas, shards, and whether weights are gathered anew for the backward.
 local function replicas(launch)
-  local first <const> = launch.stages[1]
-  local shard <const> = checks.zero_level(launch) >= 2
-  return shard and 1 or first.dp, shard and first.dp or 1, checks.zero_level(launch) == 3 and "always" or "never"
+  local dp <const>, zero <const> = launch.stages[1].dp, checks.zero_level(launch)
+  return zero == 0 and dp or 1, zero > 0 and dp or 1, zero == 3 and "always" or "never"
 end
 
 local function precision(launch) return launch.precision == "fp32" and "float32" or "bfloat16" end
