@@ -61,9 +61,9 @@ static tg_status prepare(tg_search *search, double limit, bool by_class, tg_erro
     tg_tables *tables = search->tables;
     if (limit <= tables->built)
         return tg_tables_tighten(tables, limit, err);
-    tg_status status =
-        limit > search->problem->most_s ? tg_problem_list_pieces(search->problem, 1.5 * limit, err) : TG_OK;
-    return status == TG_OK ? tg_tables_build(tables, limit, by_class, err) : status;
+    if (limit > search->problem->most_s)
+        tg_problem_list_pieces(search->problem, 1.5 * limit);
+    return tg_tables_build(tables, limit, by_class, err);
 }
 
 /* Searches below the limit of living tables. A search that costs far more than tables is left for tables by class. */

@@ -9,9 +9,12 @@ static const uint64_t odd = 0x9e3779b97f4a7c15U, odd2 = 0xbf58476d1ce4e5b9U;
 
 typedef struct {
     const tg_instance *instance;
-    int *content_of; /* by plan */
-    int *class_rank; /* by class: its place among its island's */
-    uint64_t *sum;   /* by island: hash of its plans in any order */
+    int *content_of;  /* by plan */
+    int *class_rank;  /* by class: its place among its island's */
+    uint64_t *sum;    /* by island: hash of its plans in any order */
+    int *most_stages; /* by island: of any plan */
+    bool *sorted;     /* by island: whether compare_rows orders its rows */
+    int *spare;       /* as many as plans */
 } making;
 
 static int compare_rows(const making *m, int p, int q)
@@ -32,13 +35,13 @@ static int compare_rows(const making *m, int p, int q)
 }
 
 /* A merge sort, since qsort has no context: rows of [first, first + count), stable, so that twins keep their order. */
-static void sort_rows(const making *m, int *rows, int *spare, int count)
+static void sort_rows(const making *m, int *rows, int count)
 {
     if (count < 2)
         return;
-    int half = count / 2;
-    sort_rows(m, rows, spare, half);
-    sort_rows(m, rows + half, spare, count - half);
+    int half = count / 2, *spare = m->spare;
+    sort_rows(m, rows, half);
+    sort_rows(m, rows + half, count - half);
     if (compare_rows(m, rows[half - 1], rows[half]) <= 0)
         return;
     memcpy(spare, rows, (size_t)count * sizeof *rows);
@@ -46,13 +49,19 @@ static void sort_rows(const making *m, int *rows, int *spare, int count)
         rows[k] = j == count || (i < half && compare_rows(m, spare[i], spare[j]) <= 0) ? spare[i++] : spare[j++];
 }
 
+static void sort_island(const making *m, const tg_problem *problem, int island)
+{
+    if (!m->sorted[island])
+        sort_rows(m, problem->rank + problem->rank_start[island],
+                  problem->rank_start[island + 1] - problem->rank_start[island]);
+    m->sorted[island] = true;
+}
+
 static uint64_t row_hash(const making *m, int p)
 {
     const tg_partial *plan = &m->instance->plan[p];
-    uint64_t hash = (uint64_t)plan->first * odd + (uint64_t)plan->last;
-    hash = hash * odd2 + (uint64_t)m->content_of[p];
-    hash = (hash ^ (hash >> 31)) * odd;
-    hash += (uint64_t)plan->max_successors + ((uint64_t)plan->gpus << 32);
+    uint64_t hash = ((uint64_t)plan->first << 32 ^ (uint64_t)plan->last) * odd + (uint64_t)m->content_of[p];
+    hash = (hash ^ (hash >> 31)) * odd2 + (uint64_t)plan->max_successors;
     return hash ^ (hash >> 29);
 }
 
@@ -89,6 +98,16 @@ static bool equal_islands(const making *m, const tg_problem *problem, int i, int
     return true;
 }
 
+static uint64_t rows_hash(making *m, const tg_problem *problem, int island)
+{
+    uint64_t sum = m->sum[island];
+    if (sum == 0)
+        for (int at = problem->rank_start[island]; at < problem->rank_start[island + 1]; at++)
+            sum += row_hash(m, problem->rank[at]);
+    return m->sum[island] = sum;
+}
+
+/* Lists each island's plans as they come, or sorted where that does not go by first atoms. */
 static void list_by_island(making *m, tg_problem *out)
 {
     const tg_instance *instance = m->instance;
@@ -97,13 +116,19 @@ static void list_by_island(making *m, tg_problem *out)
     for (int i = 0; i < instance->islands; i++)
         out->rank_start[i + 1] += out->rank_start[i];
     for (int p = instance->plans - 1; p >= 0; p--) {
-        int island = instance->plan[p].island;
+        const tg_partial *plan = &instance->plan[p];
+        const int island = plan->island;
         out->rank[--out->rank_start[island + 1]] = p;
-        m->sum[island] += row_hash(m, p);
+        m->most_stages[island] =
+            plan->stage_count > m->most_stages[island] ? plan->stage_count : m->most_stages[island];
     }
     /* The loop above moved each end to its start: shift back. */
     memmove(out->rank_start, out->rank_start + 1, (size_t)instance->islands * sizeof *out->rank_start);
     out->rank_start[instance->islands] = instance->plans;
+    for (int i = 0; i < instance->islands; i++)
+        for (int at = out->rank_start[i] + 1; at < out->rank_start[i + 1] && !m->sorted[i]; at++)
+            if (instance->plan[out->rank[at]].first < instance->plan[out->rank[at - 1]].first)
+                sort_island(m, out, i);
 }
 
 /* Joins equal islands. One without plans is left out, and one that must be used keeps to itself. */
@@ -114,17 +139,19 @@ bool tg_problem_find_kinds(tg_arena *arena, tg_problem *out)
     const size_t I = (size_t)instance->islands, C = (size_t)instance->classes;
     int *class_count = tg_arena_alloc(arena, I, sizeof *class_count),
         *kind_of = tg_arena_alloc(arena, I, sizeof *kind_of);
-    int **class_of = tg_arena_alloc(arena, I, sizeof *class_of),
-        *spare = malloc(((size_t)instance->plans + 1) * sizeof *spare);
+    int **class_of = tg_arena_alloc(arena, I, sizeof *class_of);
     int *first = tg_arena_alloc(arena, I, sizeof *first), *size = tg_arena_alloc(arena, I, sizeof *size);
-    bool *sorted = tg_arena_alloc(arena, I, sizeof *sorted);
+    work.sorted = tg_arena_alloc(arena, I, sizeof *work.sorted);
+    work.spare = malloc(((size_t)instance->plans + 1) * sizeof *work.spare);
     work.class_rank = tg_arena_alloc(arena, C, sizeof *work.class_rank);
     work.sum = tg_arena_alloc(arena, I, sizeof *work.sum);
-    bool fits = work.class_rank && work.sum && class_count && kind_of && class_of && spare && first && size && sorted;
+    work.most_stages = tg_arena_alloc(arena, I, sizeof *work.most_stages);
+    bool fits = work.class_rank && work.sum && work.most_stages && work.sorted && work.spare && class_count &&
+                kind_of && class_of && first && size;
     for (size_t i = 0; i < I && fits; i++)
         fits = (class_of[i] = tg_arena_alloc(arena, C, sizeof **class_of)) != NULL;
     if (!fits) {
-        free(spare);
+        free(work.spare);
         return false;
     }
     for (int c = 0; c < instance->classes; c++) {
@@ -140,18 +167,18 @@ bool tg_problem_find_kinds(tg_arena *arena, tg_problem *out)
             continue;
         for (; k < out->kinds; k++) {
             int j = first[k];
-            if (i == out->options->required_island || j == out->options->required_island || m->sum[i] != m->sum[j] ||
+            if (i == out->options->required_island || j == out->options->required_island ||
                 count != out->rank_start[j + 1] - out->rank_start[j] || class_count[i] != class_count[j] ||
                 !links_exchange(m, (const int *const *)class_of, class_count, j, i))
                 continue;
-            if (!sorted[j] && equal_islands(m, out, i, j))
+            if (!m->sorted[j] && equal_islands(m, out, i, j))
                 break; /* mostly they are listed alike */
-            const int both[2] = {i, j};
-            for (int s = 0; s < 2; s++)
-                if (!sorted[both[s]]) {
-                    sort_rows(m, out->rank + out->rank_start[both[s]], spare, count);
-                    sorted[both[s]] = true;
-                }
+            if (rows_hash(m, out, i) != rows_hash(m, out, j))
+                continue;
+            for (int member = j; member < i; member++)
+                if (kind_of[member] == k)
+                    sort_island(m, out, member);
+            sort_island(m, out, i);
             if (equal_islands(m, out, i, j))
                 break;
         }
@@ -162,7 +189,7 @@ bool tg_problem_find_kinds(tg_arena *arena, tg_problem *out)
         if (i == out->options->required_island)
             out->required_kind = k;
     }
-    free(spare);
+    free(work.spare);
     for (int k = 0; k < out->kinds; k++)
         out->member_start[k + 1] = out->member_start[k] + size[k];
     int *fill = size;
@@ -201,13 +228,7 @@ bool tg_problem_find_kinds(tg_arena *arena, tg_problem *out)
         }
     out->canonical = canonical;
     out->kind_of = kind_of;
-    for (int k = 0; k < out->kinds; k++) {
-        int most = 0;
-        for (int at = out->rank_start[first[k]]; at < out->rank_start[first[k] + 1]; at++) {
-            int stages = instance->plan[out->rank[at]].stage_count;
-            most = stages > most ? stages : most;
-        }
-        out->most_stages += most * tg_kind_size(out, k);
-    }
+    for (int k = 0; k < out->kinds; k++)
+        out->most_stages += work.most_stages[first[k]] * tg_kind_size(out, k);
     return true;
 }

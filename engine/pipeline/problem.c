@@ -79,25 +79,28 @@ static void describe(tg_content *content, const tg_partial *plan, const tg_compo
     }
 }
 
-/* Open addressing; entries count from 1, 0 is free. Grows with what it holds, which is often far less than the plans.
- */
+/* Open addressing, with what tells the entries apart beside them; content counts from 1, 0 is free. Grows with what it
+ * holds, which is often far less than the plans. */
 typedef struct {
-    int *slot;
+    uint64_t hash;
+    const tg_partial *plan; /* one whose stages lie there */
+    int content;
+} slot;
+
+typedef struct {
+    slot *slot;
     size_t slots, count;
 } table;
 
-/* Doubles a table that is half full, placing its entries anew by their hashes. */
-static bool table_room(table *t, uint64_t (*hash_of)(const void *items, int item), const void *items)
+static bool table_grow(table *t)
 {
-    if (2 * (t->count + 1) <= t->slots)
-        return true;
     const table old = *t;
     *t = (table){NULL, old.slots ? 2 * old.slots : 1024, old.count};
     t->slot = calloc(t->slots, sizeof *t->slot);
     for (size_t i = 0; t->slot && i < old.slots; i++)
-        if (old.slot[i]) {
-            size_t at = (size_t)(hash_of(items, old.slot[i] - 1) & (t->slots - 1));
-            while (t->slot[at])
+        if (old.slot[i].content) {
+            size_t at = (size_t)(old.slot[i].hash & (t->slots - 1));
+            while (t->slot[at].content)
                 at = (at + 1) & (t->slots - 1);
             t->slot[at] = old.slot[i];
         }
@@ -105,36 +108,26 @@ static bool table_room(table *t, uint64_t (*hash_of)(const void *items, int item
     return t->slot != NULL;
 }
 
-static uint64_t memory_hash(const void *plans, int p)
+/* Enters into a free slot; the table stays at most half full. */
+static bool table_enter(table *t, size_t at, slot entry)
 {
-    const uint64_t hash = (uint64_t)(uintptr_t)((const tg_partial *)plans)[p].stages * odd;
-    return hash ^ (hash >> 32);
-}
-
-static uint64_t hash_of_content(const void *contents_at, int i)
-{
-    const tg_content *content = &((const tg_content *)contents_at)[i];
-    return stages_hash(content->stages, content->stage_count, content->inner_transfer_s);
+    t->slot[at] = entry;
+    return 2 * ++t->count < t->slots || table_grow(t);
 }
 
 /* The content that equals a plan, or a new one; -1 when memory is out. */
 static int content_of_plan(const tg_partial *plan, table *by_content, tg_contents *found, const tg_problem *problem)
 {
-    if (!table_room(by_content, hash_of_content, found->at))
-        return -1;
+    const uint64_t hash = stages_hash(plan->stages, plan->stage_count, plan->inner_transfer_s);
     const size_t mask = by_content->slots - 1;
-    size_t at = (size_t)(stages_hash(plan->stages, plan->stage_count, plan->inner_transfer_s) & mask);
-    while (by_content->slot[at] && !content_equal(&found->at[by_content->slot[at] - 1], plan))
-        at = (at + 1) & mask;
-    if (!by_content->slot[at]) {
-        tg_content content;
-        describe(&content, plan, problem->options, problem->microbatches);
-        if (!tg_contents_push(found, content))
-            return -1;
-        by_content->slot[at] = (int)found->count;
-        by_content->count++;
-    }
-    return by_content->slot[at] - 1;
+    size_t at = (size_t)(hash & mask);
+    for (; by_content->slot[at].content; at = (at + 1) & mask)
+        if (by_content->slot[at].hash == hash && content_equal(&found->at[by_content->slot[at].content - 1], plan))
+            return by_content->slot[at].content - 1;
+    tg_content content;
+    describe(&content, plan, problem->options, problem->microbatches);
+    const bool fits = tg_contents_push(found, content);
+    return fits && table_enter(by_content, at, (slot){hash, plan, (int)found->count}) ? (int)found->count - 1 : -1;
 }
 
 /* Gives equal plans one content. Plans that share their stages in memory, as moved answers do, are found by that. */
@@ -143,28 +136,25 @@ static bool find_contents(tg_problem *out, tg_halt *halt)
     const tg_instance *instance = out->instance;
     table by_content = {0}, by_memory = {0};
     tg_contents found = {0};
-    bool fits = true;
-    for (int p = 0; p < instance->plans && fits && !tg_halted(halt, 4096); p++) {
+    bool fits = table_grow(&by_content) && table_grow(&by_memory);
+    for (int p = 0; p < instance->plans && fits && (p % 64 != 0 || !tg_halted(halt, 64)); p++) {
         const tg_partial *plan = &instance->plan[p];
-        fits = table_room(&by_memory, memory_hash, instance->plan);
-        if (!fits)
-            break;
+        uint64_t hash = (uint64_t)(uintptr_t)plan->stages * odd;
+        hash ^= hash >> 32;
         const size_t mask = by_memory.slots - 1;
-        size_t at = (size_t)(memory_hash(instance->plan, p) & mask);
-        for (; by_memory.slot[at]; at = (at + 1) & mask) {
-            const tg_partial *other = &instance->plan[by_memory.slot[at] - 1];
-            if (other->stages == plan->stages && other->inner_transfer_s == plan->inner_transfer_s &&
-                other->stage_count == plan->stage_count)
+        size_t at = (size_t)(hash & mask);
+        for (; by_memory.slot[at].content; at = (at + 1) & mask) {
+            const slot *other = &by_memory.slot[at];
+            if (other->hash == hash && other->plan->stages == plan->stages &&
+                other->plan->inner_transfer_s == plan->inner_transfer_s &&
+                other->plan->stage_count == plan->stage_count)
                 break;
         }
-        if (by_memory.slot[at]) {
-            out->content_of[p] = out->content_of[by_memory.slot[at] - 1];
+        out->content_of[p] = by_memory.slot[at].content - 1;
+        if (out->content_of[p] >= 0)
             continue;
-        }
-        by_memory.slot[at] = p + 1;
-        by_memory.count++;
         out->content_of[p] = content_of_plan(plan, &by_content, &found, out);
-        fits = out->content_of[p] >= 0;
+        fits = out->content_of[p] >= 0 && table_enter(&by_memory, at, (slot){hash, plan, out->content_of[p] + 1});
     }
     free(by_content.slot);
     free(by_memory.slot);
@@ -173,98 +163,87 @@ static bool find_contents(tg_problem *out, tg_halt *halt)
     return fits;
 }
 
-/* Stable counting sort of ranks by a key below keys. */
-static bool sort_by(const int *from, int *to, int count, const int *key, int keys)
+/* What is known of the plans of one last atom and kind while they are listed. */
+typedef struct {
+    int first; /* of the last one seen, -1: none */
+    int plans, groups;
+} bucket;
+
+/* Walks the plans of the kinds' first islands, each kind's by first atoms. The first time they are counted, the second
+ * time placed. */
+static void walk_plans(tg_problem *out, bucket *buckets, bool place)
 {
-    int *start = calloc((size_t)keys + 1, sizeof *start);
-    if (!start)
-        return false;
-    for (int i = 0; i < count; i++)
-        start[key[i] + 1]++;
-    for (int k = 0; k < keys; k++)
-        start[k + 1] += start[k];
-    for (int i = 0; i < count; i++)
-        to[start[key[i]]++] = from[i];
-    free(start);
-    return true;
+    const int buckets_count = (out->atoms + 1) * out->kinds;
+    for (int i = 0; i < buckets_count; i++)
+        buckets[i].first = -1;
+    for (int k = 0; k < out->kinds; k++) {
+        const int island = out->members[out->member_start[k]];
+        for (int at = out->rank_start[island]; at < out->rank_start[island + 1]; at++) {
+            const int p = out->rank[at];
+            const tg_partial *plan = &out->instance->plan[p];
+            bucket *in = &buckets[plan->last * out->kinds + k];
+            const bool fresh = in->first != plan->first;
+            in->first = plan->first;
+            in->groups += fresh;
+            if (place) {
+                const double bottleneck_s = out->content[out->content_of[p]].bottleneck_s;
+                tg_group *group = &out->group[in->groups - 1];
+                if (fresh)
+                    *group = (tg_group){.kind = k, .first = plan->first, .least_s = bottleneck_s};
+                group->plans++;
+                group->least_s = bottleneck_s < group->least_s ? bottleneck_s : group->least_s;
+                out->listed[in->plans] = (tg_listed){at, out->content_of[p]};
+            }
+            in->plans++;
+        }
+    }
 }
 
-/* Orders the plans of the kinds' first islands by last, kind and first, and groups them. */
+/* Lists and groups the plans of the kinds' first islands. */
 static bool make_groups(tg_problem *out)
 {
-    const tg_instance *instance = out->instance;
-    for (int k = 0; k < out->kinds; k++) {
-        int island = out->members[out->member_start[k]];
-        out->listed += out->rank_start[island + 1] - out->rank_start[island];
-    }
-    const size_t room = (size_t)out->listed + 1;
-    int *order = malloc(3 * room * sizeof *order);
-    out->order = order;
-    if (!order)
+    const size_t count = (size_t)(out->atoms + 1) * (size_t)out->kinds;
+    bucket *buckets = calloc(count + 1, sizeof *buckets);
+    if (!buckets)
         return false;
-    int *other = order + room, *key = order + 2 * room, count = 0;
-    for (int k = 0; k < out->kinds; k++) {
-        int island = out->members[out->member_start[k]];
-        for (int at = out->rank_start[island]; at < out->rank_start[island + 1]; at++)
-            order[count++] = at;
+    walk_plans(out, buckets, false);
+    int plans = 0, groups = 0;
+    for (size_t i = 0; i < count; i++) { /* from counts to places */
+        const bucket in = buckets[i];
+        if (i % (size_t)out->kinds == 0)
+            out->group_start[i / (size_t)out->kinds] = groups;
+        buckets[i].plans = plans;
+        buckets[i].groups = groups;
+        plans += in.plans;
+        groups += in.groups;
     }
-    for (int i = 0; i < count; i++)
-        key[i] = instance->plan[out->rank[order[i]]].first;
-    bool fits = sort_by(order, other, count, key, out->atoms);
-    for (int i = 0; i < count; i++)
-        key[i] = out->kind_of[instance->plan[out->rank[other[i]]].island];
-    fits = fits && sort_by(other, order, count, key, out->kinds);
-    for (int i = 0; i < count; i++)
-        key[i] = instance->plan[out->rank[order[i]]].last;
-    fits = fits && sort_by(order, other, count, key, out->atoms + 1);
-    memcpy(order, other, (size_t)count * sizeof *order);
-    tg_groups groups = {0};
-    for (int i = 0, last = 0; i < count && fits; i++) {
-        const tg_partial *plan = &instance->plan[out->rank[order[i]]];
-        const int kind = out->kind_of[plan->island];
-        const double bottleneck_s = out->content[out->content_of[out->rank[order[i]]]].bottleneck_s;
-        tg_group *group = groups.count ? &groups.at[groups.count - 1] : NULL;
-        for (; last < plan->last; last++) {
-            out->group_start[last + 1] = (int)groups.count;
-            group = NULL;
-        }
-        if (group && group->kind == kind && group->first == plan->first) {
-            group->plans++;
-            group->least_s = bottleneck_s < group->least_s ? bottleneck_s : group->least_s;
-        } else {
-            fits = tg_groups_push(&groups,
-                                  (tg_group){.kind = kind, .first = plan->first, .plans = 1, .least_s = bottleneck_s});
-        }
-        out->group_start[last + 1] = (int)groups.count;
-    }
-    for (int i = count ? instance->plan[out->rank[order[count - 1]]].last : 0; i <= out->atoms; i++)
-        out->group_start[i + 1] = (int)groups.count;
-    out->group = groups.at;
+    out->group_start[out->atoms + 1] = groups;
+    out->group = malloc(((size_t)groups + 1) * sizeof *out->group);
+    out->listed = malloc(((size_t)plans + 1) * sizeof *out->listed);
+    out->piece = malloc(((size_t)plans + 1) * sizeof *out->piece);
+    const bool fits = out->group && out->listed && out->piece;
+    if (fits)
+        walk_plans(out, buckets, true);
+    free(buckets);
     return fits;
 }
 
-tg_status tg_problem_list_pieces(tg_problem *problem, double most_s, tg_error *err)
+void tg_problem_list_pieces(tg_problem *problem, double most_s)
 {
-    const tg_instance *instance = problem->instance;
-    int count = 0, place = 0, at = 0;
+    int place = 0, at = 0;
     problem->most_s = most_s;
-    for (int i = 0; i < problem->listed; i++)
-        count += problem->content[problem->content_of[problem->rank[problem->order[i]]]].bottleneck_s < most_s;
-    free(problem->piece);
-    problem->piece = malloc((size_t)count * sizeof *problem->piece + 1);
-    if (!problem->piece)
-        return tg_fail(err, TG_EMEMORY, "out of memory");
     for (int g = 0; g < problem->group_start[problem->atoms + 1]; g++) {
         tg_group *group = &problem->group[g];
+        const int end = at + group->plans;
         group->begin = place;
-        for (int end = at + group->plans; at < end; at++) {
-            const int rank = problem->order[at], p = problem->rank[rank];
-            const tg_content *content = &problem->content[problem->content_of[p]];
+        for (; at < end && group->least_s < most_s; at++) {
+            const tg_listed *listed = &problem->listed[at];
+            const tg_content *content = &problem->content[listed->content];
             if (!(content->bottleneck_s < most_s))
                 continue;
-            const tg_partial *plan = &instance->plan[p];
-            const tg_piece piece = {.content = problem->content_of[p],
-                                    .plan = rank - problem->rank_start[plan->island],
+            const tg_partial *plan = &problem->instance->plan[problem->rank[listed->rank]];
+            const tg_piece piece = {.content = listed->content,
+                                    .plan = listed->rank - problem->rank_start[plan->island],
                                     .first = plan->first,
                                     .kind = (int16_t)group->kind,
                                     .stage_count = (int16_t)plan->stage_count,
@@ -278,9 +257,9 @@ tg_status tg_problem_list_pieces(tg_problem *problem, double most_s, tg_error *e
                 problem->piece[to] = problem->piece[to - 1];
             problem->piece[to] = piece;
         }
+        at = end;
         group->end = place;
     }
-    return TG_OK;
 }
 
 void tg_problem_free(tg_problem *problem)
@@ -289,7 +268,7 @@ void tg_problem_free(tg_problem *problem)
     free(problem->content);
     free(problem->piece);
     free(problem->group);
-    free(problem->order);
+    free(problem->listed);
     free(problem->content_of);
 }
 

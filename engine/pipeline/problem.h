@@ -33,7 +33,11 @@ typedef struct {
     int kind, first, begin, end, plans;
     double least_s; /* of any plan's bottleneck_s */
 } tg_group;
-TG_VEC(tg_groups, tg_group);
+
+/* A plan of a kind's first island, by its place in `rank`. */
+typedef struct {
+    int rank, content;
+} tg_listed;
 
 typedef struct {
     const tg_instance *instance;
@@ -42,20 +46,20 @@ typedef struct {
     int kinds;
     int *members;      /* islands, kind by kind, ascending in each */
     int *member_start; /* kinds + 1 */
-    int *rank; /* instance plans, island by island, each in one canonical order: equal islands agree rank by rank */
-    int *rank_start; /* islands + 1 */
-    int classes;     /* canonical: those of the kinds' first islands */
+    int *rank;         /* instance plans, island by island, each by first atoms: equal islands agree rank by rank */
+    int *rank_start;   /* islands + 1 */
+    int classes;       /* canonical: those of the kinds' first islands */
     int *class_kind;
     int *canonical, *kind_of;       /* of the instance's classes; of its islands, -1: without plans */
     double *latency_s, *per_byte_s; /* classes * classes; infinite without a link. Same kind: between two members */
     int *content_of;                /* instance plans */
     int contents;
     tg_content *content;
-    int listed, *order; /* plans of the kinds' first islands, as ranks in `rank`, by last, kind, first */
-    tg_group *group;    /* by last, kind, first */
-    int *group_start;   /* atoms + 2: those of last = i from group_start[i] to group_start[i + 1] */
-    double most_s;      /* pieces are only those plans whose bottleneck_s is less */
-    tg_piece *piece;
+    tg_listed *listed; /* plans of the kinds' first islands by last, kind, first */
+    tg_group *group;   /* likewise */
+    int *group_start;  /* atoms + 2: those of last = i from group_start[i] to group_start[i + 1] */
+    double most_s;     /* pieces are only those plans whose bottleneck_s is less */
+    tg_piece *piece;   /* room for all that are listed */
     int most_stages;   /* no sequence has more */
     int required_kind; /* -1: none */
 } tg_problem;
@@ -65,7 +69,7 @@ typedef struct {
 bool tg_problem_find_kinds(tg_arena *arena, tg_problem *problem);
 
 /* Makes the pieces of all plans whose bottleneck_s is below most_s, in place of those there were. */
-tg_status tg_problem_list_pieces(tg_problem *problem, double most_s, tg_error *err);
+void tg_problem_list_pieces(tg_problem *problem, double most_s);
 
 /* Makes all but the pieces; of no use after a halt. What is large lies outside the arena: the caller releases it, also
  * after a failure. */

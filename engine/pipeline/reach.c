@@ -40,6 +40,10 @@ tg_status tg_reach_make(tg_arena *arena, const tg_problem *problem, tg_halt *hal
 /* to |= (from & mask) moved up by stride sets. */
 static void add_up(uint64_t *to, const uint64_t *from, const uint64_t *mask, size_t words, size_t stride)
 {
+    if (words == 1) {
+        *to |= (*from & *mask) << stride;
+        return;
+    }
     const size_t shift = stride % 64, skip = stride / 64;
     for (size_t word = 0; word < words; word++) {
         uint64_t bits = from[word] & mask[word];
@@ -54,6 +58,10 @@ static void add_up(uint64_t *to, const uint64_t *from, const uint64_t *mask, siz
 /* to |= (from moved down by stride sets) & mask. */
 static void add_down(uint64_t *to, const uint64_t *from, const uint64_t *mask, size_t words, size_t stride)
 {
+    if (words == 1) {
+        *to |= *from >> stride & *mask;
+        return;
+    }
     const size_t shift = stride % 64, skip = stride / 64;
     for (size_t word = 0; word + skip < words; word++) {
         uint64_t bits = from[word + skip] >> shift;

@@ -22,6 +22,11 @@ typedef struct {
     tg_operation *operations;
 } simulation;
 
+static double larger(double a, double b) /* unlike fmax, one instruction */
+{
+    return a > b ? a : b;
+}
+
 static void wake(simulation *sim, int stage)
 {
     if (stage < 0 || stage >= sim->count || sim->queued[stage])
@@ -65,7 +70,7 @@ static void run_overlapped(simulation *sim, int s)
         double input = backward ? (last ? 0 : gradient[m]) : (first ? 0 : activation[m]);
         if (isnan(input))
             return;
-        double start = fmax(sim->free_s[s], input);
+        double start = larger(sim->free_s[s], input);
         double end = start + (backward ? sim->stages[s].backward_s : sim->stages[s].forward_s);
         sim->free_s[s] = sim->finished_s[s] = end;
         record(sim, s, sim->done[s], m, backward, start, end);
@@ -73,11 +78,11 @@ static void run_overlapped(simulation *sim, int s)
          * before has arrived. */
         if (!backward && !last) {
             double *arrival = activation + B;
-            arrival[m] = (m ? fmax(end, arrival[m - 1]) : end) + sim->transfer_s[s];
+            arrival[m] = (m ? larger(end, arrival[m - 1]) : end) + sim->transfer_s[s];
             wake(sim, s + 1);
         } else if (backward && !first) {
             double *arrival = gradient - B;
-            arrival[m] = (m ? fmax(end, arrival[m - 1]) : end) + sim->transfer_s[s - 1];
+            arrival[m] = (m ? larger(end, arrival[m - 1]) : end) + sim->transfer_s[s - 1];
             wake(sim, s - 1);
         }
     }
@@ -143,7 +148,7 @@ static bool exchange(double *mine, const double *theirs, double transfer_s, doub
     *mine = now;
     if (isnan(*theirs))
         return false;
-    *end = fmax(*end, fmax(now, *theirs) + transfer_s);
+    *end = larger(*end, larger(now, *theirs) + transfer_s);
     return true;
 }
 
@@ -258,7 +263,7 @@ tg_status tg_simulate(const tg_stage_time *stages, int count, const double *tran
         if (sim.done[s] < steps)
             status = tg_fail(err, TG_EINPUT, "stage %d waits for ever: warm-up depths must not grow to the rear%s", s,
                              p2p == TG_BLOCKING ? ", nor fall by more than 2 a stage" : "");
-        *time_s = fmax(*time_s, sim.finished_s[s] + stages[s].sync_s);
+        *time_s = larger(*time_s, sim.finished_s[s] + stages[s].sync_s);
     }
     free(memory);
     return status;

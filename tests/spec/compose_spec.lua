@@ -126,6 +126,39 @@ describe("composition against brute force", function()
       end
     end
   end)
+
+  it("names equal islands' own plans, in whatever order each lists them", function()
+    local slices <const> = { { 0, 2 }, { 0, 1 }, { 1, 2 } }
+    local instance <const> = {
+      format = "tangram.instance/1", atoms = 2, microbatches = 8, boundary_bytes = { 0 },
+      islands = { "a", "b", "c" }, links = {}, plans = {},
+    }
+    for i, order in ipairs { { 1, 2, 3 }, { 1, 2, 3 }, { 2, 1, 3 } } do
+      instance.links[i] = {}
+      for j = 1, 3 do instance.links[i][j] = i ~= j and { latency_s = 0, bytes_per_s = 100 } or core.null end
+      for _, slice in ipairs(order) do
+        local first <const>, last <const> = table.unpack(slices[slice])
+        table.insert(instance.plans, {
+          island = i - 1, first = first, last = last, max_successors = core.null, inner_transfer_s = core.json_decode "[]",
+          stages = { { forward_s = last - first, backward_s = 2 * (last - first), sync_s = 0 } },
+        })
+      end
+    end
+    local result <const> = assert(core.compose(core.json_encode(instance), { gap = 0, top = 9 }))
+    assert.equal(9, #result.top) -- 6 pairs of islands, 3 alone
+    for i, entry in ipairs(result.top) do
+      local at, islands = 0, {}
+      for _, p in ipairs(entry.sequence) do
+        local plan <const> = instance.plans[p]
+        assert.equal(at, plan.first)
+        assert.is_nil(islands[plan.island])
+        at, islands[plan.island] = plan.last, true
+      end
+      assert.equal(2, at)
+      -- Two stages of 3 s: the first starts 1 s ahead of the second and ends 2 s behind it, 8 * 3 + 3; one of 6 s: 8 * 6.
+      assert.near(i <= 6 and 27 or 48, entry.time_s, 1e-9)
+    end
+  end)
 end)
 
 --- A pipeline of one-stage plans, one island each, as an instance.
