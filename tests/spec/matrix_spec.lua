@@ -90,6 +90,13 @@ describe("rates from the matrix of link classes", function()
     assert.same({ [2] = 425e9 }, matrix.rates(classes(4, "NV18", {}), device "h100-sxm", each))
   end)
 
+  it("reads the figures of a user's own type", function()
+    local own <const> = { link = "NVLink x4", link_bytes_per_s = "60 GB/s", pcie_bytes_per_s = "32 GB/s" }
+    assert.same({ [2] = 30e9 }, matrix.rates(classes(2, "NV2", {}), own))
+    assert.same({ [2] = 32e9 }, matrix.rates(classes(2, "PIX", {}), own))
+    assert.is_nil(matrix.rates(classes(2, "PIX", {}), { link = 3, pcie_bytes_per_s = "fast" }))
+  end)
+
   it("knows no rate without a type that has one", function()
     assert.is_nil(matrix.rates(classes(2, "PHB", {}), nil))
     assert.is_nil(matrix.rates(classes(1, "X", {}), device "a40"))

@@ -3,6 +3,8 @@
 ---
 --- The rate of a group is what each of its GPUs sends at once in the best rings that pass all of them, as the collectives lay
 --- them. Groups are neighbours by index, as ranks are: 0-1, 2-3, … for two; of all groups of a size the slowest counts.
+local units <const> = require "tangram.units"
+
 local matrix <const> = {}
 
 --- Bytes per second of one NVLink and direction, where the GPU's type is not known: V100 to H100.
@@ -19,10 +21,16 @@ local MOST_SEARCHED <const> = 8
 --- NVLinks of a class, 0 for others.
 local function links_of(class) return tonumber(class:match "^NV(%d+)$") or 0 end
 
+--- A figure of a type, which a user's own may give in words: "50 GB/s".
+local function figure(value)
+  if type(value) == "number" or type(value) == "string" then return (units.bytes_per_s(value)) end
+end
+
+--- Rate of one of a type's NVLinks, and how many it has.
 local function link_rate(device)
-  local links <const> = device and device.link and tonumber(device.link:match "x(%d+)")
-  local rate <const> = device and device.link_bytes_per_s
-  return links and type(rate) == "number" and rate / links or LINK_BYTES_PER_S, links
+  local links <const> = device and tonumber(tostring(device.link):match "x(%d+)")
+  local rate <const> = links and figure(device.link_bytes_per_s)
+  return rate and rate / links or LINK_BYTES_PER_S, links
 end
 
 --- Whether NVLinks lead to a switch: some GPU shows its peers more links in all than it has.
@@ -112,11 +120,11 @@ end
 
 --- A rate of the catalogue for a group of a size: one number, or that of the nearest smaller size.
 local function by_size(rate, size)
-  if type(rate) ~= "table" then return type(rate) == "number" and rate or nil end
+  if type(rate) ~= "table" then return figure(rate) end
   local found, at
   for key, one in pairs(rate) do
     local here <const> = tonumber(key)
-    if here and type(one) == "number" and here <= size and (not at or here > at) then found, at = one, here end
+    if here and here <= size and (not at or here > at) then found, at = figure(one), here end
   end
   return found
 end
@@ -174,7 +182,7 @@ end
 ---@return table<integer, number>? bytes_per_s by size from 2 on; nil for one GPU, or if a rate it takes is not known
 function matrix.rates(classes, device, nvlink_bytes_per_s, pcie_bytes_per_s)
   local facts <const> = { device = device, switched = is_switched(classes, device), nvlink_bytes_per_s = nvlink_bytes_per_s,
-    pcie_bytes_per_s = pcie_bytes_per_s or device and device.pcie_bytes_per_s }
+    pcie_bytes_per_s = pcie_bytes_per_s or device and figure(device.pcie_bytes_per_s) }
   local rates <const> = {}
   local before
   for size = 2, #classes do
@@ -194,7 +202,7 @@ end
 ---@param device table? entry of the catalogue
 ---@return string? why
 function matrix.doubt(classes, device)
-  if not (device and device.link and device.link:find "NVLink" and not device.bridge) or #classes < 2 then return nil end
+  if not (device and tostring(device.link):find "NVLink" and not device.bridge) or #classes < 2 then return nil end
   for _, row in ipairs(classes) do
     for _, class in ipairs(row) do
       if links_of(class) > 0 then return nil end
