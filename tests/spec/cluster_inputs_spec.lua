@@ -247,6 +247,11 @@ describe("labels of Kubernetes", function()
     assert.same({ "kn-1: 2 NVIDIA-A30", "kn-2: 2 NVIDIA-A30 (cordoned (SchedulingDisabled))", "kn-3: 2 NVIDIA-A30 (not ready)",
       "cp-1:  (no GPU)" }, in_words(fixture "kubernetes.show-labels.txt"))
   end)
+  it("do not count whole GPUs beside slices", function()
+    local facts <const> = assert(kinds.read('nvidia.com/gpu.product: NVIDIA-A30\nnvidia.com/gpu.count: "4"\n'
+      .. 'nvidia.com/mig-1g.6gb.count: "8"\n'))
+    assert.matches("its labels do not count whole GPUs", facts.nodes[1].left_out, 1, true)
+  end)
   it("keep the NVLink domain", function()
     assert.equal("5f3c.32766", fixture "kubernetes.labels.txt".nodes[1].nvlink_domain)
     assert.same({ "eu-1b" }, fixture "kubernetes.nodes.yaml".nodes[1].groups)
@@ -274,4 +279,15 @@ describe("Ray", function()
     refused("ray", "{'NodeManagerHostname': 'a', 'Resources': {'GPU': 0.5}}", "GPU is 0.5")
     refused("ray", "[1]", "not a dict")
   end)
+end)
+
+it("the kind of every fixture is guessed", function()
+  local listing <close> = assert(io.popen "ls tests/spec/fixtures/inputs/*")
+  local count = 0
+  for path in listing:lines() do
+    local reader <const>, why <const> = kinds.guess(support.read(path))
+    assert.equal(path:match "([^/.]+)[^/]*$", reader and reader.kind or why, path)
+    count = count + 1
+  end
+  assert.is_true(count > 20)
 end)

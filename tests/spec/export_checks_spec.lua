@@ -1,5 +1,6 @@
 local checks <const> = require "tangram.output.checks"
 local launches <const> = require "tangram.output.launch"
+local oracle <const> = require "tests.oracle.plan_check"
 local output <const> = require "tangram.output"
 local plans <const> = require "tests.spec.fixtures.plans"
 
@@ -171,6 +172,23 @@ describe("checks of runtimes", function()
     says("V1", "stage 1 is on NVIDIA, stage 2 on AMD; rt runs on one vendor's GPUs", function(_, s)
       s[2].devices = { { name = "mi300x", vendor = "AMD" } }
     end)
+    says("V1", "stage 1 is on NVIDIA, stage 3 on AMD", function(_, s) s[3].devices[2] = { name = "mi300x", vendor = "AMD" } end)
+  end)
+
+  it("P2: transfers that the runtime waits for, by the oracle's simulation", function()
+    local plan <const> = plans.three_stages()
+    plan.stages[1].transfer_s = 0.05
+    plan.time_s = oracle.simulate(plan)
+    local launch <const> = launches.of(plan)
+    plan.p2p = "blocking"
+    local waiting_s <const> = oracle.simulate(plan)
+    assert.near(waiting_s, launch.blocking_s, 1e-12 * waiting_s)
+    local found <const> = checks.P2(launch, "rt")
+    assert.equal(("transfers are planned as hidden behind work, but rt waits for them: %.4g s an iteration in place of %.4g s; plan with"
+      .. " --p2p blocking"):format(waiting_s, launch.time_s), found.text)
+    assert.is_false(found.fatal)
+    assert.is_nil(launches.of(plan).blocking_s) -- it is what is planned
+    passes(checks.P2(launch_of(), "rt")) -- a millisecond is nothing here
   end)
 
   it("N1, M1, I1: nodes, hybrids, idle GPUs", function()

@@ -51,6 +51,15 @@ describe("tangram export", function()
     assert.is_nil(io.open(folder .. "/out/README.md"))
   end)
 
+  it("prices the nearest plan from the file", function()
+    local plan <const> = plans.three_stages()
+    plan.stages[2].strategy.recompute = { kind = "full", layers = 4 }
+    local status <const>, _, stderr <const> = export(plan, "--to megatron --set recompute=nearest")
+    assert.equal(0, status)
+    assert.matches("note: recompute is the first 4 layers of every stage, in place of one setting a stage", stderr)
+    assert.matches("%-%-recompute%-num%-layers 4\n", support.read(folder .. "/out/node.sh"))
+  end)
+
   it("writes no name into a script that the shell would run", function()
     local plan <const> = plans.three_stages { islands = { { "a\nrm -rf x", { "a1" } }, { "v", { "v1" } } }, stages = {
       { island = "a\nrm -rf x", gpus = { { "a1", { 0, 1, 2, 3 } } }, layers = 12, strategy = { tp = 4, sp = true } },
@@ -85,7 +94,7 @@ describe("tangram export", function()
     for _, recipe in ipairs { "quickstart", "llama-3.1-8b", "qwen3-30b-a3b" } do
       local path <const> = ("%s/%s.json"):format(folder, recipe)
       assert.equal(0, (support.run(("tangram plan recipes/%s.lua --microbatches 32 --gap 0.05 --quiet --json %s"):format(recipe, path))))
-      local plan <const> = require("tangram.report.fields").check(core.json_decode(support.read(path)))
+      local plan <const> = core.json_decode(support.read(path))
       local stages <const> = placed.plan(plan)
       for _, name in ipairs { "flagscale", "megatron" } do
         local result <const>, files <const> = output.render(plan, name), {}
@@ -111,5 +120,17 @@ describe("tangram export", function()
     local status <const>, stdout <const> = support.run "tangram export --list"
     assert.equal(0, status)
     assert.matches("megatron: Megatron%-LM: .- %(versions 2026, 2024%)\n  port +of the rendezvous", stdout)
+  end)
+
+  it("documents its codes, all and no others", function()
+    local used <const>, told <const> = {}, {}
+    local list <close> = assert(io.popen "cat lua/tangram/output/*.lua")
+    for code in list:read "a":gmatch '["]([A-Z]%d+)"' do used[code] = true end
+    for row in support.read "docs/export.md":gmatch "\n| ([A-Z]%d[^|]*) |" do
+      local first <const>, last <const> = row:match "^F(%d+) – F(%d+)$"
+      for k = first or 1, last or 0 do told["F" .. math.tointeger(k)] = true end
+      for code in row:gmatch "[A-Z]%d+" do told[code] = true end
+    end
+    assert.same(used, told)
   end)
 end)

@@ -121,13 +121,26 @@ describe("joining files of a cluster", function()
       "topo.txt: node a1: no NVLink between GPUs of type a100-sxm4-80")
   end)
 
+  it("refuses names of nodes that no file has, and warns of labels", function()
+    local source <const> = facts("s", "sinfo", { node("a1", 4, "t4"), node("a2.lab", 4, "t4") })
+    refused({ source }, { bytes_per_s = { "leef=1e9" } }, "--bytes-per-s: no file names a node 'leef'; other places are inside, leaf")
+    refused({ source }, { bytes_per_s = { "a1,a3=1e9" } }, "--bytes-per-s: no file names a node 'a3' (did you mean 'a1'?)")
+    refused({ source }, { bytes_per_s = { "1e9" }, keep = { "b1" } }, "--include: no file names a node 'b1'")
+    local _, notes <const> = joined({ source }, { bytes_per_s = { "1e9" }, gpu_types = { v100 = "t4" } })
+    assert.matches("--gpu-type: no file has GPUs or a node called 'v100'", notes, 1, true)
+    refused({ source }, { own = { mine = { fp16_flops = "fast" } } }, "--gpus: gpus.mine: fp16_flops: got 'fast'")
+  end)
+
   it("takes types by label, by node and for all without one, and the user's own", function()
     local source <const> = facts("h", "hostfile", { node("a1", 4), node("b1", 4, "v100"), node("c1", 4) })
     local made <const> = joined({ source }, { bytes_per_s = ALL.bytes_per_s, own = { mine = { fp16_flops = 1e14,
-      memory_bytes = "32 GiB", memory_bytes_per_s = 9e11, pcie_bytes_per_s = 2e10 } },
+      memory_bytes = "32 GiB", memory_bytes_per_s = "900 GB/s", pcie_bytes_per_s = "20 GB/s" } },
       gpu_types = { ["*"] = "t4", v100 = "v100-pcie-16", c1 = "mine" } })
     assert.same({ "t4", "v100-pcie-16", "mine" }, { made.nodes[1].gpu, made.nodes[2].gpu, made.nodes[3].gpu })
     assert.equal(32 << 30, made.gpus.mine.memory_bytes)
+    local linked <const> = joined({ of("topo.txt", PAIRS, "c1") }, { gpu_types = { ["*"] = "mine" },
+      own = { mine = { fp16_flops = 1e14, memory_bytes = "32 GiB", memory_bytes_per_s = 9e11, pcie_bytes_per_s = "20 GB/s" } } })
+    assert.same({ ["2"] = 100e9, ["3"] = 12e9 }, linked.nodes[1].intra_bytes_per_s)
   end)
 end)
 
@@ -168,7 +181,7 @@ describe("rates between nodes", function()
       "no rate between a2 (infiniband) and e1 (ethernet)")
   end)
   it("follow the topology where rates are given for it", function()
-    local switches <const> = { kind = "tree", leaves = { { switch = "l1", nodes = { "a1", "a2" } }, { switch = "l2", nodes = { "a3" } },
+    local switches <const> = { kind = "tree", leaves = { { switch = "l1", nodes = { "a1.lab", "a2" } }, { switch = "l2", nodes = { "a3" } },
       { switch = "l3", nodes = { "a4" } } }, parents = { l1 = "s1", l2 = "s1", l3 = "s2" } }
     local nodes <const> = { node("a1", 2, "t4"), node("a2", 2, "t4"), node("a3", 2, "t4"), node("a4", 2, "t4") }
     local told <const> = { "1 GB/s", "leaf=4 GB/s", "spine=2 GB/s", "a1,a4=3 GB/s" }

@@ -1,63 +1,15 @@
 --- Joins what several files say about a cluster into one tangram.cluster/1. What no file says is asked for by name, or a stated
 --- default with a warning; nothing is guessed from a name that may mean two things.
+local core <const> = require "tangram.core"
 local cards <const> = require "tangram.input.join_cards"
-local catalog <const> = require "tangram.catalog"
 local cluster <const> = require "tangram.cluster"
 local join_measured <const> = require "tangram.input.join_measured"
 local join_nodes <const> = require "tangram.input.join_nodes"
 local matrix <const> = require "tangram.input.matrix"
 local network <const> = require "tangram.input.join_network"
 local rates <const> = require "tangram.rates"
+local types <const> = require "tangram.input.join_types"
 local units <const> = require "tangram.units"
-
---- "a1, a2, a3 and 12 more".
-local function listed(names)
-  local shown <const> = table.concat(names, ", ", 1, math.min(3, #names))
-  return #names > 3 and ("%s and %d more"):format(shown, #names - 3) or shown
-end
-
---- The catalogue's key (or one of the user's own types) of a run of GPUs; nil, why, label.
-local function type_of(run, node, options)
-  local types <const> = options.gpu_types
-  local told <const> = run.name and types[run.name:lower()] or types[node.name:lower()] or not run.name and types["*"]
-  if told then return told end
-  if not run.name then return nil, "no file names the type", "*" end
-  if options.own[run.name] then return run.name end
-  local entry <const>, why = catalog.find_gpu(run.name, run.memory_bytes or run.nominal_bytes)
-  if entry then return entry.key end
-  why = why:gsub("^GPU '.-' is not clear, expected one of", "it may be one of")
-  why = why:gsub("^unknown GPU '.-'", "is not in the catalogue"):gsub("; describe it.*", "")
-  return nil, why, run.name
-end
-
---- Types of all runs; one line that asks for all that are not clear.
-local function resolve_types(nodes, options)
-  local open <const>, by_label <const> = {}, {}
-  for _, node in ipairs(nodes) do
-    for _, run in ipairs(node.gpus) do
-      local why, label
-      run.key, why, label = type_of(run, node, options)
-      if not run.key then
-        local one = by_label[label]
-        if not one then
-          one = { label = label, why = why, nodes = {} }
-          by_label[label] = one
-          open[#open + 1] = one
-        end
-        if one.nodes[#one.nodes] ~= node.name then table.insert(one.nodes, node.name) end
-      end
-    end
-  end
-  if #open == 0 then return true end
-  local words <const> = {}
-  for i, one in ipairs(open) do
-    local example <const> = one.why:match "one of ([^,]+)" or one.why:match "did you mean ([%w-]+)" or "KEY"
-    words[i] = ("GPU type%s of %s: %s, expected --gpu-type '%s=%s'"):format(one.label == "*" and "" or " '" .. one.label .. "'",
-      listed(one.nodes), one.why, one.label, example)
-  end
-  return nil, table.concat(words, "; ") .. ", or --gpus FILE that describes it, or --node NAME with what "
-    .. "'nvidia-smi --query-gpu=index,name,memory.total --format=csv' prints there"
-end
 
 --- Neighbouring runs of one type are one; memory that differs by more than the islands' tolerance keeps them apart.
 local function merged_runs(gpus)
@@ -78,8 +30,6 @@ local function merged_runs(gpus)
   end
   return runs
 end
-
-local function device_of(key, options) return options.own[key] or select(1, catalog.find_gpu(key)) end
 
 --- What the names say and what the driver reports should be the same size.
 local function check_memory(node, run, device, warnings)
@@ -113,7 +63,7 @@ local function intra_of(node, runs, told, measured, options, notes)
   if count < 2 then return nil end
   local steps <const> = told.within[node.name] or told.inside
   if steps then return rates.from_steps(steps) end
-  local device <const> = device_of(runs[1].key, options)
+  local device <const> = types.device(runs[1].key, options)
   local found = {}
   if node.matrix and #node.matrix == count then
     local doubt <const> = #runs == 1 and matrix.doubt(node.matrix, device)
@@ -122,7 +72,7 @@ local function intra_of(node, runs, told, measured, options, notes)
     end
     local slowest
     for _, run in ipairs(runs) do
-      local own <const> = device_of(run.key, options)
+      local own <const> = types.device(run.key, options)
       local pcie <const> = run.pcie_bytes_per_s or own and tonumber(own.pcie_bytes_per_s)
       slowest = slowest and pcie and math.min(slowest, pcie) or slowest or pcie
     end
@@ -151,7 +101,7 @@ local function add_notes(warnings, notes)
     table.insert(nodes_of[note[2]], note[1])
   end
   for _, text in ipairs(order) do
-    warnings[#warnings + 1] = ("node%s %s: %s"):format(#nodes_of[text] > 1 and "s" or "", listed(nodes_of[text]), text)
+    warnings[#warnings + 1] = ("node%s %s: %s"):format(#nodes_of[text] > 1 and "s" or "", types.listed(nodes_of[text]), text)
   end
 end
 
@@ -169,7 +119,7 @@ end
 local function node_entry(node, told, measured, options, warnings, notes)
   local runs <const> = merged_runs(node.gpus)
   for _, run in ipairs(runs) do
-    local device <const> = device_of(run.key, options)
+    local device <const> = types.device(run.key, options)
     check_memory(node, run, device, warnings)
     -- links that reach past the node (GB200): which nodes share them, labels or Slurm's blocks tell
     if device and (device.link or ""):find "domain" then node.domain_bytes_per_s = device.link_bytes_per_s end
@@ -213,6 +163,25 @@ local function only_these(nodes, names, one_name)
   return kept
 end
 
+--- What is wrong if an option names a node that no file has. Rates within nodes get the nodes' one names.
+local function unknown_name(nodes, one_name, keep, told)
+  local known <const>, names <const> = {}, {}
+  for i, node in ipairs(nodes) do known[node.name], names[i] = true, node.name end
+  local function check(option, name)
+    if known[one_name[name] or name] then return nil end
+    local near <const> = core.nearest(name, names)
+    return ("%s: no file names a node '%s'%s"):format(option, name, near and (" (did you mean '%s'?)"):format(near) or "")
+  end
+  for _, name in ipairs(keep) do
+    local why <const> = check("--include", name)
+    if why then return why end
+  end
+  for _, place in ipairs(told.places) do
+    local why <const> = check("--bytes-per-s", place)
+    if why then return why .. "; other places are inside, leaf, spine, block" end
+  end
+end
+
 local MOST_NODES <const> = 4096 -- the engine keeps a link for each two
 
 local join <const> = {}
@@ -237,7 +206,9 @@ end
 ---@return string|string[] why, or the warnings
 function join.cluster(sources, options)
   local given <const> = options or {}
-  options = { gpu_types = given.gpu_types or {}, own = given.own or {} }
+  local own <const>, refusal <const> = types.read_own(given.own or {})
+  if not own then return nil, refusal end
+  options = { gpu_types = given.gpu_types or {}, own = own }
   local told <const>, wrong <const> = network.read_options(given.bytes_per_s or {})
   if not told then return nil, wrong end
   local warnings <const>, keep <const> = {}, {}
@@ -248,6 +219,8 @@ function join.cluster(sources, options)
   end
   local all, one_name <const> = join_nodes(sources, options.gpu_types, keep, warnings)
   if not all then return nil, one_name end
+  local unknown <const> = unknown_name(all, one_name, given.keep or {}, told)
+  if unknown then return nil, unknown end
   if given.only then
     local missing
     all, missing = only_these(all, given.only, one_name)
@@ -264,7 +237,7 @@ function join.cluster(sources, options)
   if #nodes > MOST_NODES then
     return nil, ("%d nodes, expected at most %d; choose some by --only 'a[1-64]'"):format(#nodes, MOST_NODES)
   end
-  local typed <const>, ask <const> = resolve_types(nodes, options)
+  local typed <const>, ask <const> = types.resolve(nodes, options, warnings)
   if not typed then return nil, ask end
   local input <const>, notes <const> = { format = "tangram.cluster/1", nodes = {}, gpus = next(options.own) and options.own }, {}
   for _, node in ipairs(nodes) do

@@ -52,10 +52,11 @@ end
 --- What --bytes-per-s says: RATE for all, leaf=RATE, spine=RATE, block=RATE, NODE,NODE=RATE; NODE=RATE and inside=RATE are
 --- rates within a node and not looked at here.
 ---@param words string[]
----@return table? told { all, leaf, spine, block, pairs = { { a, b, steps } }, inside = steps, within = { [node] = steps } }
+---@return table? told { all, leaf, spine, block, pairs = { { a, b, steps } }, inside = steps, within = { [node] = steps },
+---  places = names of nodes in them }
 ---@return string? why
 function network.read_options(words)
-  local told <const> = { pairs = {}, within = {} }
+  local told <const> = { pairs = {}, within = {}, places = {} }
   for _, word in ipairs(words) do
     local where <const>, value <const> = word:match "^([^=]+)=(.+)$"
     local steps, expected
@@ -68,9 +69,14 @@ function network.read_options(words)
     if not steps then return nil, ("--bytes-per-s: got '%s', expected %s"):format(word, expected) end
     local a <const>, b <const> = (where or ""):match "^([^,]+),([^,]+)$"
     if not where then told.all = steps
-    elseif a then table.insert(told.pairs, { a, b, steps })
+    elseif a then
+      table.insert(told.pairs, { a, b, steps })
+      table.move({ a, b }, 1, 2, #told.places + 1, told.places)
     elseif where == "leaf" or where == "spine" or where == "block" or where == "inside" then told[where] = steps
-    else told.within[where] = steps end
+    else
+      told.within[where] = steps
+      told.places[#told.places + 1] = where
+    end
   end
   return told
 end

@@ -75,6 +75,11 @@ local function collect(sources)
     return nil, ("%s: of which node is it? expected --node NAME before it (a list such as --node 'a[1-4]' for several alike)"):format(
       unnamed.path)
   end
+  for _, source in ipairs(sources) do
+    for _, leaf in ipairs(source.facts.switches and source.facts.switches.leaves or {}) do
+      table.move(leaf.nodes, 1, #leaf.nodes, #all + 1, all)
+    end
+  end
   local one <const>, why <const> = one_name_each(all)
   if not one then return nil, why end
   local nodes <const>, by_name <const> = {}, {}

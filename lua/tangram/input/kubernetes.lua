@@ -72,7 +72,8 @@ local function node_of(name, labels, offered, blocked, warnings)
     left_out = "MIG slices only, which can't form one job"
   elseif slices > 0 then
     count = whole(offered["nvidia.com/gpu"], where .. "allocatable", MOST) or 0
-    left_out = count == 0 and "MIG slices, and no whole GPU that the node offers" or nil
+    left_out = count == 0 and (next(offered) and "MIG slices, and no whole GPU that the node offers"
+      or "MIG slices, and its labels do not count whole GPUs: 'kubectl get nodes -o json' does") or nil
     if not left_out then warnings[#warnings + 1] = ("%s%d MIG slices beside its whole GPUs are left out"):format(where, slices) end
   elseif not count or count == 0 then
     left_out = "no GPU"

@@ -11,7 +11,7 @@ local MOST_ENTRIES <const> = 4 * hostlist.most -- of all lists of a file togethe
 
 --- The switches of one topology as they are collected.
 local function new_topology(kind)
-  return { kind = kind, leaves = {}, parents = {}, seen = {}, leaf_of = {}, entries = 0 }
+  return { kind = kind, leaves = {}, parents = {}, order = {}, seen = {}, leaf_of = {}, entries = 0 }
 end
 
 local function names_of(all, line, list)
@@ -26,7 +26,7 @@ end
 local function add(all, line, name, nodes, children)
   if all.seen[name] then refuse(line, "'%s' stands twice, expected each switch once", quote(name)) end
   if not nodes and not children then refuse(line, "'%s' has neither nodes nor switches", quote(name)) end
-  all.seen[name] = true
+  all.seen[name], all.order[#all.order + 1] = true, name
   for _, child in ipairs(children and names_of(all, line, children) or {}) do
     if all.parents[child] then
       refuse(line, "'%s' lies below '%s' and '%s', expected one of them", child, quote(all.parents[child]), quote(name))
@@ -45,15 +45,15 @@ end
 
 --- The facts of a topology, once no switch lies above itself. A leaf is a switch with nodes.
 local function facts_of(all, warnings)
-  local above_root <const> = {}
-  for _, start in ipairs(all.order or {}) do
+  local below_root <const> = {}
+  for _, start in ipairs(all.order) do
     local path <const>, at = {}, start
-    while at and not above_root[at] do
+    while at and not below_root[at] do
       if path[at] then refuse(nil, "switch '%s' lies below itself", quote(at)) end
       path[at] = true
       at = all.parents[at]
     end
-    for switch in pairs(path) do above_root[switch] = true end
+    for switch in pairs(path) do below_root[switch] = true end
   end
   return { nodes = {}, warnings = warnings, switches = { kind = all.kind, leaves = all.leaves, parents = all.parents } }
 end
@@ -72,7 +72,7 @@ end
 
 local function read_conf(text)
   local all
-  local order <const>, warnings <const> = {}, {}
+  local warnings <const> = {}
   for number, line in grammar.lines(text) do
     local fields <const> = fields_of(line:gsub("#.*", "") .. "", number)
     for key, kind in pairs(FORMS) do
@@ -80,7 +80,6 @@ local function read_conf(text)
         all = all or new_topology(kind)
         if all.kind ~= kind then refuse(number, "a %s in a file of %ss, expected one kind a file", kind, all.kind) end
         add(all, number, fields[key], fields.nodes, fields.switches)
-        order[#order + 1] = fields[key]
       end
     end
     if fields.linkspeed and #warnings == 0 then
@@ -88,7 +87,6 @@ local function read_conf(text)
     end
   end
   if not all then refuse(nil, "no SwitchName= or BlockName=, expected %s", COMMAND) end
-  all.order = order
   return facts_of(all, warnings)
 end
 
@@ -105,14 +103,12 @@ local function read_topology(topology)
     local body <const> = topology[unit.key]
     if body ~= nil then
       local all <const> = new_topology(unit.kind)
-      all.order = {}
       local list <const> = type(body) == "table" and body[unit.list]
       if type(list) ~= "table" or #list == 0 then refuse(nil, "%s: no list '%s'", unit.key, unit.list) end
       for i, one in ipairs(list) do
         local name <const> = type(one) == "table" and text_of(one[unit.name])
         if not name then refuse(nil, "%s: %s[%d]: no '%s'", unit.key, unit.list, i, unit.name) end
         add(all, nil, name, text_of(one.nodes), text_of(one.children))
-        all.order[i] = name
       end
       return all
     end

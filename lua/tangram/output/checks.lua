@@ -284,6 +284,14 @@ function checks.M1(launch)
   end
 end
 
+--- For runtimes whose plain 1F1B sends nothing beside the work (not fatal).
+function checks.P2(launch, runtime)
+  local other_s <const> = launch.blocking_s
+  return other_s and other_s > 1.01 * launch.time_s and warning("P2",
+    "transfers are planned as hidden behind work, but %s waits for them: %.4g s an iteration in place of %.4g s; plan with"
+    .. " --p2p blocking", runtime, other_s, launch.time_s) or nil
+end
+
 --- Runs checks in order. Each of list is a code's function with the runtime's name, or { function, argument }.
 ---@param launch table
 ---@param runtime string

@@ -53,10 +53,20 @@ function devices.D2(launch, one_kernel)
   end
 end
 
+--- The first GPU, and the first that another vendor made; with the stages they are in. Nothing if there is none.
+function devices.vendors(launch)
+  local first <const> = launch.stages[1]
+  for _, stage in ipairs(launch.stages) do
+    for _, device in ipairs(stage.devices) do
+      if device.vendor ~= first.devices[1].vendor then return first, first.devices[1], stage, device end
+    end
+  end
+end
+
 function devices.V1(launch, runtime)
-  local a <const>, b <const> = finding.differing(launch.stages, function(stage) return stage.devices[1].vendor end)
+  local a <const>, one <const>, b <const>, other <const> = devices.vendors(launch)
   return a and fatal("V1", "stage %d is on %s, stage %d on %s; %s runs on one vendor's GPUs; leave one of the islands out (--exclude),"
-    .. " or export to flagscale", a.index, a.devices[1].vendor, b.index, b.devices[1].vendor, runtime) or nil
+    .. " or export to flagscale", a.index, one.vendor, b.index, other.vendor, runtime) or nil
 end
 
 --- For launchers that start the same number of processes on every node.

@@ -68,9 +68,17 @@ local function P1(launch)
 end
 
 local function V2(launch, train)
-  local apart <const> = checks.V1(launch, "flagscale")
-  return apart and train.system.hetero.hetero_use_cpu_communication ~= true and checks.fatal("V2",
-    "%s; between vendors it needs --set system.hetero.hetero_use_cpu_communication=true", apart.text:match "^(.-);") or nil
+  for _, stage in ipairs(launch.stages) do
+    local _, one <const>, _, other <const> = checks.vendors { stages = { stage } }
+    if one then
+      return checks.fatal("V2", "stage %d is on GPUs of %s and of %s, but a stage's must be one vendor's; plan again with merged = false",
+        stage.index, one.vendor, other.vendor)
+    end
+  end
+  local a <const>, one <const>, b <const>, other <const> = checks.vendors(launch)
+  return a and train.system.hetero.hetero_use_cpu_communication ~= true and checks.fatal("V2", "stage %d is on %s, stage %d on %s;"
+    .. " between vendors it needs --set system.hetero.hetero_use_cpu_communication=true", a.index, one.vendor, b.index, other.vendor)
+    or nil
 end
 
 --- Without sequence parallelism planned, what is written (F16) has other memory than planned.
@@ -91,7 +99,7 @@ function flagscale.check(launch, options)
   local findings <const> = checks.run(launch, "flagscale", {
     checks.L1, checks.L2, checks.C1, checks.E1, checks.E2, checks.E4, checks.O1, checks.H1, checks.H2_copies, checks.H3, checks.T1,
     checks.T2, checks.S1, checks.Z1, checks.Z2, checks.D1, { checks.D2, true }, { R2, options.version }, P1, { V2, train }, S2, checks.B3,
-    checks.I1, checks.N2, args.model_differs,
+    checks.P2, checks.I1, checks.N2, args.model_differs,
   })
   local said <const> = {}
   for _, finding in ipairs(findings) do said[SAME[finding.code] or ""] = true end

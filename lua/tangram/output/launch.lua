@@ -1,6 +1,7 @@
 --- What runtimes need of a plan, and nothing else: stages with their ranks and degrees, hosts in the order of ranks. Layers,
 --- ranks and GPU indices count from 0, as runtimes count them; stages from 1.
 local clusters <const> = require "tangram.cluster"
+local core <const> = require "tangram.core"
 local models <const> = require "tangram.model"
 local schema <const> = require "tangram.schema"
 
@@ -148,11 +149,21 @@ local function check_host_names(plan, where)
   end
 end
 
+--- Seconds of an iteration if every stage waits for its transfers; nil where that is what is planned, or the plan's depths
+--- don't go with it.
+local function blocking_s(plan)
+  if plan.p2p == "blocking" then return nil end
+  local other <const> = {}
+  for name, value in pairs(plan) do other[name] = value end
+  other.p2p = "blocking"
+  return (core.plan_simulate(core.json_encode(other)))
+end
+
 --- The view of a plan. Raises one line if the plan lacks what every runtime needs.
 ---@param plan table tangram.plan/1 that core.plan_check accepts
 ---@param where string? the file, for errors
 ---@return table launch { name, model, training, precision, tied, microbatches, samples, world, stages, hosts, idle, dropped,
---- time_s, tokens_per_s, p2p, warnings }
+--- time_s, tokens_per_s, p2p, blocking_s, warnings }
 function launch.of(plan, where)
   where = where or "plan"
   check_whole_layers(plan, where)
@@ -170,7 +181,7 @@ function launch.of(plan, where)
     name = one_line(model.name), model = model, training = plan.training, precision = plan.training.precision, tied = model.tied,
     microbatches = plan.microbatches, samples = plan.training.global_batch // plan.microbatches, world = at.rank, stages = stages,
     hosts = hosts, idle = idle_of(hosts), dropped = dropped_of(plan), time_s = plan.time_s, tokens_per_s = plan.tokens_per_s,
-    p2p = plan.p2p, warnings = plan.warnings,
+    p2p = plan.p2p, blocking_s = blocking_s(plan), warnings = plan.warnings,
   }
 end
 

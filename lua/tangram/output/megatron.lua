@@ -126,7 +126,8 @@ function megatron.check(launch, options)
   local list <const> = {
     checks.L1, empty_stages, checks.M1, checks.G1, checks.G2, checks.E2, checks.E3, checks.E4, checks.O1, checks.H1,
     options.version == "2024" and checks.H2 or checks.H2_copies, checks.H3, checks.C2, checks.B1, checks.R1, checks.Z2,
-    experts_need_sp, checks.D1, { checks.D2, true }, cp_needs_kernels, checks.V1, checks.B3, checks.I1, checks.N2, args.model_differs,
+    experts_need_sp, checks.D1, { checks.D2, true }, cp_needs_kernels, checks.V1, checks.B3, checks.P2, checks.I1, checks.N2,
+    args.model_differs,
   }
   if not fsdp(launch, options) then table.insert(list, checks.Z1) end
   if options.version == "2024" then table.insert(list, 3, L4) end

@@ -29,7 +29,8 @@ end
 function primus.check(launch)
   return checks.run(launch, "primus", {
     checks.L1, checks.L2, checks.M1, checks.G1, checks.G2, checks.E2, checks.E3, checks.E4, checks.O1, checks.H1, checks.H2_copies,
-    checks.H3, checks.C2, checks.B1, checks.R1, checks.Z1, checks.Z2, checks.D1, { checks.D2, true }, checks.V1, checks.B3, checks.I1,
+    checks.H3, checks.C2, checks.B1, checks.R1, checks.Z1, checks.Z2, checks.D1, { checks.D2, true }, checks.V1, checks.B3, checks.P2,
+    checks.I1,
     args.model_differs,
   })
 end
