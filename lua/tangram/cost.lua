@@ -3,6 +3,7 @@
 --- An additive model (atom, close, constants) prices each distinct atom once for a strategy; a stage is their sum, closed. For
 --- a model that prices only whole stages, an atom's terms come from differences of stages, and its own `stage` still prices
 --- what adapters return.
+local by_strategy <const> = require "tangram.formulas.by_strategy"
 local core <const> = require "tangram.core"
 local plain <const> = require "tangram.plain"
 local slice <const> = require "tangram.slice"
@@ -37,12 +38,6 @@ function cost.complete(strategy)
   }
 end
 
---- Equal keys, equal atoms' terms: how many atoms a stage recomputes is its own affair.
-local function terms_key(s)
-  local kind <const> = s.recompute == "selective" and "selective" or "none"
-  return ("%d,%d,%d,%d,%d,%d,%s,%s,%s,%s"):format(s.dp, s.tp, s.cp, s.ep, s.etp, s.zero, s.fsep, s.sp, kind, s.offload)
-end
-
 --- How many of a stage's layers (or halves) are recomputed: its first ones, as Megatron's method `block` does.
 local function recomputed_count(strategy)
   local recompute <const> = strategy.recompute
@@ -68,14 +63,26 @@ local function check(name, of, figures, result)
   return result
 end
 
+--- The figures of terms that simply add up, as a list of names and values in turn.
+local function addends_of(terms)
+  local list <const> = {}
+  for field, value in pairs(terms) do
+    if type(value) == "number" and field ~= "recompute_s" and field ~= "inflight_bytes" then
+      list[#list + 1], list[#list + 2] = field, value
+    end
+  end
+  return list
+end
+
 --- The terms of a run's distinct atoms with how many there are, kept and recomputed.
 local function census(run, recomputed, terms_of)
-  local by_hash <const>, list <const> = {}, {}
-  for i = 1, #run do
-    local atom <const> = run[i]
+  local by_hash <const>, list <const>, atoms <const> = {}, {}, rawget(run, "atoms")
+  for i = run.first, run.last do
+    local atom <const> = atoms[i]
     local entry = by_hash[atom.hash]
     if not entry then
-      entry = { terms = terms_of(atom), kept = 0, again = 0 }
+      local terms <const>, addends <const> = terms_of(atom)
+      entry = { terms = terms, addends = addends, kept = 0, again = 0 }
       by_hash[atom.hash], list[#list + 1] = entry, entry
     end
     if recomputed > 0 and can_recompute(atom) then
@@ -91,13 +98,13 @@ end
 local function sum_of(entries)
   local sum <const> = { recompute_s = 0, inflight_bytes = 0 }
   local transient_bytes, peak_bytes = 0, 0
-  for _, entry in ipairs(entries) do
-    local terms <const>, again <const> = entry.terms, entry.again
+  for e = 1, #entries do
+    local entry <const> = entries[e]
+    local terms <const>, addends <const>, again <const> = entry.terms, entry.addends, entry.again
     local count <const> = entry.kept + again
-    for field, value in pairs(terms) do
-      if type(value) == "number" and field ~= "recompute_s" and field ~= "inflight_bytes" then
-        sum[field] = (sum[field] or 0) + count * value
-      end
+    for i = 1, #addends, 2 do
+      local field <const> = addends[i]
+      sum[field] = (sum[field] or 0) + count * addends[i + 1]
     end
     sum.recompute_s = sum.recompute_s + again * terms.recompute_s
     sum.inflight_bytes = sum.inflight_bytes + entry.kept * terms.inflight_bytes + again * terms.recomputed_inflight_bytes
@@ -211,14 +218,14 @@ function cost.wrap(plugin, options, sight)
     local place = places[key]
     if sight then
       if not place then
-        place = { island = sight.island(island.index), prices = {}, terms = {}, ctx = sight.context(island.index, ctx.microbatches) }
+        place = { island = sight.island(island.index), prices = {}, ctx = sight.context(island.index, ctx.microbatches) }
         places[key] = place
       end
       return place
     end
     if not place or place.ctx.atoms ~= ctx.atoms or place.ctx.training ~= ctx.training or place.island ~= island then
       place = {
-        island = island, prices = {}, terms = {},
+        island = island, prices = {},
         ctx = {
           model = ctx.model, atoms = ctx.atoms, islands = ctx.islands, training = ctx.training, microbatches = ctx.microbatches,
           samples = ctx.samples, capacity_bytes = ctx.capacity_bytes, tied_link = ctx.tied_link, options = options, memo = {},
@@ -239,10 +246,9 @@ function cost.wrap(plugin, options, sight)
 
   --- Prices of atoms by hash, and the constants of a stage.
   local function prices_of(place, strategy)
-    local key <const> = terms_key(strategy)
-    local prices = place.prices[key]
-    if prices then return prices, key end
-    prices = { by_hash = {} }
+    local prices <const> = by_strategy(place.prices, strategy)
+    if prices.of then return prices end
+    prices.by_hash, prices.addends, prices.terms = {}, {}, {}
     local price
     if plugin.atom then
       price = function(atom) return plugin.atom(atom, place.island, strategy, place.ctx) end
@@ -254,12 +260,11 @@ function cost.wrap(plugin, options, sight)
       local terms = prices.by_hash[atom.hash]
       if not terms then
         terms = check(plugin.name, "atom", required, price(atom))
-        prices.by_hash[atom.hash] = terms
+        prices.by_hash[atom.hash], prices.addends[atom.hash] = terms, addends_of(terms)
       end
-      return terms
+      return terms, prices.addends[atom.hash]
     end
-    place.prices[key] = prices
-    return prices, key
+    return prices
   end
 
   local function checked(strategy, ctx)
@@ -298,12 +303,11 @@ function cost.wrap(plugin, options, sight)
   function wrapped.terms(island, strategy, ctx)
     strategy = checked(strategy, ctx)
     local place <const> = own_place_of(island, ctx)
-    local prices <const>, key <const> = prices_of(place, strategy)
-    local all <const> = strategy.recompute == "full" and "all," or ""
-    local terms = place.terms[all .. key]
+    local prices <const>, all <const> = prices_of(place, strategy), strategy.recompute == "full"
+    local terms = prices.terms[all]
     if not terms then
       terms = engine_terms(prices, place, strategy)
-      place.terms[all .. key] = terms
+      prices.terms[all] = terms
     end
     return terms
   end

@@ -2,6 +2,7 @@ local core <const> = require "tangram.core"
 local exported <const> = require "tests.oracle.exported"
 local output <const> = require "tangram.output"
 local placed <const> = require "tests.oracle.placed"
+local runnable <const> = require "tests.oracle.target"
 local plans <const> = require "tests.spec.fixtures.plans"
 local scripts <const> = require "tests.oracle.scripts"
 local support <const> = require "tests.spec.support"
@@ -347,25 +348,26 @@ describe("export to torchtitan", function()
     if not has_python then return pending "python3 is absent" end
     local plan <const> = llama { tp = 2, dp = 2, sp = true, zero = 1, recompute = { kind = "full" } }
     local files <const> = files_of(plan, "torchtitan")
-    local lists <const> = python(files, "torchtitan %s llama3 llama3_8b")
+    local c <const> = python(files, "torchtitan %s llama3 llama3_8b late")
     local processes <const>, flags <const> = launched(plan, "torchtitan", nil, "TORCHTITAN=/")
     local stages <const> = exported.in_a_row(processes, { 9, 9, 8, 6 }, function()
-      return flags["parallelism.tensor_parallel_degree"], flags["parallelism.context_parallel_degree"]
+      return c.tensor_parallel_degree, c.context_parallel_degree
     end)
     assert.same(placed.plan(plan), stages)
-    for s, stage in ipairs(exported.modules(lists, 32)) do
+    for s, stage in ipairs(exported.modules(c.pipeline_parallel_module_fqns_per_model_part, 32)) do
       assert.same({ stages[s].first, stages[s].last, stages[s].embedding, stages[s].head },
         { stage.first, stage.last, stage.embedding, stage.head })
     end
     -- dp_replicate * dp_shard * cp * tp * pp is the world
-    assert.equal(16, flags["parallelism.data_parallel_replicate_degree"] * flags["parallelism.data_parallel_shard_degree"]
-      * flags["parallelism.context_parallel_degree"] * flags["parallelism.tensor_parallel_degree"]
-      * flags["parallelism.pipeline_parallel_degree"])
-    assert.same({ 2, "never", "1F1B", 16, 2 * 2048, 64 * 2048, "full", "bfloat16", "tangram_plan" }, {
-      flags["parallelism.data_parallel_shard_degree"], flags["parallelism.fsdp_reshard_after_forward"],
-      flags["parallelism.pipeline_parallel_schedule"], flags["parallelism.num_pp_microbatches"],
-      flags["training.num_tokens_per_microbatch_per_dp_rank"], flags["training.num_tokens_per_train_step"],
-      flags["activation_checkpoint.mode"], flags["training.mixed_precision_param"], flags.module })
+    assert.equal(16, c.data_parallel_replicate_degree * c.data_parallel_shard_degree * c.context_parallel_degree
+      * c.tensor_parallel_degree * c.pipeline_parallel_degree)
+    assert.same({ 2, "never", "1F1B", 16, 2 * 2048, 64 * 2048, 2048, "full", "bfloat16" }, { c.data_parallel_shard_degree,
+      c.fsdp_reshard_after_forward, c.pipeline_parallel_schedule, c.num_pp_microbatches, c.num_tokens_per_microbatch_per_dp_rank,
+      c.num_tokens_per_train_step, c.max_context_length, c.recompute, c.mixed_precision_param })
+    assert.same({ "tangram_plan", "plan" }, { flags.module, flags.config })
+    local early <const> = python(files, "torchtitan %s llama3 llama3_8b early")
+    assert.same({ c.pipeline_parallel_module_fqns_per_model_part, 2048, "full" }, { early.module_fqns_per_model_part, early.seq_len,
+      early.recompute })
   end)
 
   it("shards without a pipeline as FSDP does", function()
@@ -374,9 +376,9 @@ describe("export to torchtitan", function()
       local plan <const> = mixed { stages = {
         { island = "a", gpus = { { "a1", all } }, layers = 24, strategy = { dp = 4, zero = zero } } } }
       local files <const>, result <const> = files_of(plan, "torchtitan", { set = { module = "mine", config = "small" } })
-      local _, read <const> = scripts.read(files["node.sh"], files["launch.sh"])
-      return { read["parallelism.data_parallel_replicate_degree"], read["parallelism.data_parallel_shard_degree"],
-        read["parallelism.fsdp_reshard_after_forward"], warned(result, "W6") ~= nil }
+      local read <const> = exported.settings(files["tangram_plan.py"])
+      return { read.data_parallel_replicate_degree, read.data_parallel_shard_degree, read.fsdp_reshard_after_forward,
+        warned(result, "W6") ~= nil }
     end
     assert.same({ 4, 1, "never", false }, flags(0))
     assert.same({ 1, 4, "never", true }, flags(1))
@@ -491,5 +493,95 @@ describe("export to Sailor", function()
     plan.stages[2].strategy.recompute = { kind = "full" }
     local _, result <const> = files_of(plan, "sailor-json")
     assert.matches("stage 2 is planned with recompute", warned(result, "W1"))
+  end)
+end)
+
+describe("plans at random", function()
+  local state = 20261130
+  local function random(n) -- Park and Miller's generator
+    state = state * 16807 % 2147483647
+    return state % n + 1
+  end
+  local function one_of(list) return list[random(#list)] end
+
+  --- Two to four stages of four GPUs, often alike; layers, degrees, ZeRO and recompute at random.
+  local function plan_of()
+    local stages <const>, count <const>, alike_too <const> = {}, 1 + random(3), random(2) == 1
+    local left, common = 24, nil
+    for s = 1, count do
+      local layers <const> = s == count and left or random(left - 2 * (count - s))
+      left = left - layers
+      local tp <const> = one_of { 1, 2, 4 }
+      local cp <const> = random(4) == 1 and one_of { 1, 2 } or 1
+      local strategy = { tp = tp, cp = tp * cp > 4 and 1 or cp, sp = tp > 1, zero = one_of { 0, 0, 1, 1, 2, 3 } }
+      strategy.dp = 4 // (strategy.tp * strategy.cp)
+      if strategy.dp * strategy.cp == 1 then strategy.zero = 0 end
+      common = common or strategy
+      if alike_too then
+        strategy = {}
+        for name, value in pairs(common) do strategy[name] = value end
+      end
+      strategy.recompute = one_of { { kind = "none" }, { kind = "none" }, { kind = "full", layers = random(layers) },
+        { kind = "selective" } }
+      if alike_too then strategy.recompute = { kind = common.tp == 2 and "full" or "none" } end
+      local node <const>, first <const> = s < 3 and "a1" or "a2", s % 2 == 1 and 0 or 4
+      stages[s] = { island = "a", gpus = { { node, { first, first + 1, first + 2, first + 3 } } }, layers = layers, strategy = strategy }
+    end
+    return mixed { stages = stages }
+  end
+
+  local function processes_of(files)
+    return (scripts.read((files["node.sh"]:gsub("\n[A-Z]+=%$", "\nPLAN=(\n)%0", 1)), files["launch.sh"]))
+  end
+  local ranked <const> = {
+    galvatron = function(files) return (exported.galvatron(files["galvatron_config.json"], processes_of(files))) end,
+    primus = function(files)
+      local args <const>, layers <const> = exported.primus(files["experiment.yaml"])
+      return exported.in_a_row(processes_of(files), layers, function()
+        return args.tensor_model_parallel_size, args.context_parallel_size
+      end)
+    end,
+    torchtitan = function(files)
+      local set <const>, lists <const>, layers <const> = exported.settings(files["tangram_plan.py"]), {}, {}
+      for line in files["tangram_plan.py"]:match "MODULES = %[\n(.-)\n%]":gmatch "[^\n]+" do
+        lists[#lists + 1] = {}
+        for name in line:gmatch '"([^"]+)"' do table.insert(lists[#lists], name) end
+      end
+      for s, stage in ipairs(exported.modules(lists, 24)) do layers[s] = stage.last - stage.first end
+      return exported.in_a_row(processes_of(files), layers, function()
+        return set.tensor_parallel_degree, set.context_parallel_degree
+      end)
+    end,
+    deepspeed = function(files)
+      local text <const>, bounds <const>, ranks <const> = files["tangram_pipe.py"], {}, {}
+      for number in text:match "BOUNDS = %[([%d, ]+)%]":gmatch "%d+" do bounds[#bounds + 1] = math.tointeger(tonumber(number)) end
+      local pp <const>, tp <const>, dp <const> = text:match "STAGES, TP, DP = (%d+), (%d+), (%d+)"
+      for s = 0, pp - 1 do
+        for d = 0, dp - 1 do
+          for t = 0, tp - 1 do ranks[#ranks + 1] = { s, bounds[s + 1], bounds[s + 2], d, t } end
+        end
+      end
+      return exported.deepspeed(ranks, exported.hostfile(files.hostfile, files["launch.sh"]:match "%-%-include '([^']*)'"), 24)
+    end,
+  }
+
+  it("are taken where independent rules say so, and read back as they were", function()
+    local taken <const>, refused <const> = {}, {}
+    for _ = 1, support.scale(40) do
+      local plan <const> = checked(plan_of())
+      for name, read in pairs(ranked) do
+        local set <const> = name == "torchtitan" and { module = "mine", config = "small" } or nil
+        local result <const>, files <const> = output.render(plan, name, { set = set }), {}
+        local right <const>, wrong <const> = runnable.check(name, plan.stages, plan.model, 4)
+        assert.equal(right or false, result.files ~= nil, ("%s: %s; %s"):format(name, wrong, (result.findings[1] or {}).text))
+        if result.files then
+          for _, file in ipairs(result.files) do files[file.name] = file.text end
+          assert.same(placed.plan(plan), read(files))
+        end
+        local counts <const> = result.files and taken or refused
+        counts[name] = (counts[name] or 0) + 1
+      end
+    end
+    for name in pairs(ranked) do assert.is_truthy(taken[name] and refused[name], name) end
   end)
 end)

@@ -178,6 +178,31 @@ describe("Hugging Face config.json", function()
     end
   end)
 
+  it("takes every name that a meaning has", function()
+    local base <const> = with(qwen3_moe, { num_hidden_layers = 6 })
+    local want <const> = read(base)
+    local names <const> = { -- the name in base, then its other names
+      { "num_hidden_layers", "n_layer", "n_layers", "num_layers" }, { "hidden_size", "n_embd", "n_embed", "d_model" },
+      { "num_attention_heads", "n_head", "n_heads" }, { "num_key_value_heads", "num_kv_heads", "n_head_kv" },
+      { "head_dim", "attention_head_dim", "kv_channels" }, { "intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size" },
+      { "num_experts", "num_local_experts", "n_routed_experts" }, { "num_experts_per_tok", "experts_per_token", "moe_topk" },
+    }
+    for _, row in ipairs(names) do
+      for i = 2, #row do
+        assert.same(want, (read(with(base, { [row[1]] = core.null, [row[i]] = base[row[1]] }))), row[i])
+      end
+    end
+    for _, name in ipairs { "num_nextn_predict_layers", "mtp_num_layers" } do
+      assert.equal(2, read(with(base, { [name] = 2 })).mtp_layers)
+    end
+    assert.equal(96, read(with(base, { shared_expert_intermediate_size = 96 })).shared_expert_ffn)
+    assert.equal(3 * 768, read(with(base, { n_shared_experts = 3 })).shared_expert_ffn)
+    assert.equal(1, read(with(gpt2, { multi_query = true })).kv_heads)
+    for _, name in ipairs { "n_positions", "max_position_embeddings", "seq_length" } do
+      assert.equal(512, read(with(gpt2, { n_positions = core.null, [name] = 512 })).positions)
+    end
+  end)
+
   it("reads the names of transformers 5", function()
     local renamed <const> = with(qwen3_moe, { num_experts = core.null, num_local_experts = 128, dtype = "bfloat16",
       rope_parameters = { rope_theta = 1e6 } })

@@ -4,6 +4,7 @@
 --- A layer's pass takes S(F) = (F^6 + c^6)^(1/6): its parts' sum F, but no less than about the host's launch time c. Half
 --- atoms have c/2 each: two halves add up to their layer exactly in bytes, and in time wherever F or c clearly dominates.
 local attention <const> = require "tangram.formulas.attention"
+local by_strategy <const> = require "tangram.formulas.by_strategy"
 local constants <const> = require "tangram.catalog.constants"
 local gemm <const> = require "tangram.formulas.gemm"
 local mlp <const> = require "tangram.formulas.mlp"
@@ -51,10 +52,13 @@ end
 
 --- The setting of a strategy, from ctx.memo where it was worked out before.
 local function setting_of(island, strategy, ctx)
-  local selective <const> = strategy.recompute == "selective"
-  local key <const> = ("%d,%d,%d,%d,%d,%d,%s,%s,%s,%s"):format(strategy.dp, strategy.tp, strategy.cp, strategy.ep, strategy.etp,
-    strategy.zero, strategy.fsep, strategy.sp, strategy.offload, selective)
-  local s = ctx.memo[key]
+  local settings = ctx.memo.settings
+  if not settings then
+    settings = {}
+    ctx.memo.settings = settings
+  end
+  local kept <const> = by_strategy(settings, strategy)
+  local s = kept.setting
   if s then return s end
   local k = ctx.memo.constants
   if not k then
@@ -63,8 +67,8 @@ local function setting_of(island, strategy, ctx)
     ctx.memo.constants = k
   end
   s = setting.new(island, strategy, ctx, k)
-  s.selective, s.slack = selective, 1 + ctx.options.allocator_slack
-  ctx.memo[key] = s
+  s.selective, s.slack = strategy.recompute == "selective", 1 + ctx.options.allocator_slack
+  kept.setting = s
   return s
 end
 
