@@ -72,7 +72,10 @@ local function changes(setting, pruned)
     -- what the spec forbids may be what is missing: recomputation, ZeRO, more stages
     local default <const> = fields[name].default
     if default ~= nil and core.json_encode(options[name]) ~= core.json_encode(default) then
-      set_option(name, default, ("%s's option %s at its default"):format(setting.parallelizer.name, name))
+      local words <const> = name == "max_cp" and ("context parallelism, as 2 x cp divides %d tokens"):format(training.seq_len)
+        or name:find "recompute" and "more recompute" or name == "selective" and "recompute of the attention core"
+      set_option(name, default, ("%s%s's option %s at its default%s"):format(words and words .. " (" or "", setting.parallelizer.name, name,
+        words and ")" or ""))
     end
   end
   if fields.offload then
@@ -93,18 +96,31 @@ local function changes(setting, pruned)
   return list
 end
 
---- Whether there is any plan with the change of the spec, or of the target's rules.
+--- A plan with the change of the spec, or of the target's rules; nil if there is none.
 local function fits(setting, change, left_s, change_rules)
   local planner <const> = require "tangram.planner"
   local own <const> = copy(setting.spec)
   own.gap, own.merged, own.time_limit_s, own.top = 0.9, false, left_s, 1
   change(own)
-  local ok <const>, outcome <const> = pcall(function()
+  local ok <const>, plan <const> = pcall(function()
     local changed <const> = planner.setting(own)
     if change_rules then changed.rules = change_rules(changed.rules) end
-    return planner.search(changed, { any = true })
+    local outcome <const> = planner.search(changed, { any = true })
+    return outcome.best and require("tangram.plan").build(changed, outcome)
   end)
-  return ok and outcome.best ~= nil
+  return ok and plan or nil
+end
+
+--- What a plan's fullest GPU holds, and how its stage runs.
+local function fullest(plan)
+  local most
+  for _, stage in ipairs(plan.stages) do
+    local share <const> = stage.memory.total_bytes / stage.memory.capacity_bytes
+    if not most or share > most.share then most = { share = share, stage = stage } end
+  end
+  local words <const>, memory <const> = require "tangram.report.words", most.stage.memory
+  return ("%.2f of %.2f GiB on the fullest GPU, %s, recompute %s"):format(memory.total_bytes / 2 ^ 30, memory.capacity_bytes / 2 ^ 30,
+    words.strategy(most.stage.strategy), words.recompute(most.stage))
 end
 
 --- The rules of runtimes that may be what no plan meets, those that leave most when dropped last.
@@ -190,7 +206,8 @@ function diagnose.explain(setting, outcome)
   for _, one in ipairs(changes(setting, outcome.counts.pruned)) do
     local left_s <const> = deadline_s - core.clock_s()
     if left_s <= 0 then return why .. "; no small change was found in the time to look" end
-    if fits(setting, one.change, left_s) then return why .. "; it fits with " .. one.words end
+    local plan <const> = fits(setting, one.change, left_s)
+    if plan then return ("%s; it fits with %s: %s"):format(why, one.words, fullest(plan)) end
   end
   return why .. "; none of the small changes tried makes it fit"
 end

@@ -38,7 +38,7 @@ end
 
 --- The table that tangram.plan takes.
 planner.fields = {
-  model = source "a model, or the path of a config.json",
+  model = source "a model, or the path of a config.json or of Megatron's arguments, or { file =, and what is set over it }",
   cluster = source "a cluster, or the path of its JSON",
   training = { type = "table", required = true, doc = "global_batch, seq_len, … (tangram.training)" },
   parallelizer = plugin_field("exact", "adapter that plans a slice on an island: a name, a path, or { name =, options = }"),

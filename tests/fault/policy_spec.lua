@@ -84,8 +84,8 @@ describe("a keep that drops everything", function()
     local made <const>, why <const>, status <const> = faulty.plan { prune = { policy("keep", "return false, 'no'") } }
     assert.is_nil(made)
     assert.equal(3, status)
-    assert.equal("no plan fits: the policies dropped all 30 pairs, 30 by 'mine'; it fits with no policy 'mine', which may drop what fits",
-      why)
+    assert.matches("^no plan fits: the policies dropped all 30 pairs, 30 by 'mine'; it fits with no policy 'mine', which may drop what "
+      .. "fits: [%d.]+ of [%d.]+ GiB on the fullest GPU, ", why)
   end)
 
   it("is named among others where one alone is not to blame", function()

@@ -140,6 +140,17 @@ function exported.modules(lists, layers)
   return stages
 end
 
+--- The dictionary SETTINGS of tangram_plan.py, without the names of sections.
+function exported.settings(text)
+  local settings <const> = {}
+  for line in text:match "\nSETTINGS = {\n(.-)\n}":gmatch "[^\n]+" do
+    local name <const>, value <const> = line:match '^    "%a+%.([%w_]+)": (.+),$'
+    assert(settings[name] == nil, line)
+    settings[name] = value:match '^"(.*)"$' or math.tointeger(assert(tonumber(value), line))
+  end
+  return settings
+end
+
 --- A TOML file of flat tables, as [section] = { key = value }.
 function exported.toml(text)
   local sections <const>, section = {}, nil

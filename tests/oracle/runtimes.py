@@ -2,7 +2,7 @@
 
 runtimes.py deepspeed FOLDER   -> per rank: [stage, first spec, last spec (not counted), dp index, tp index], and what the
                                   PipelineModule was given
-runtimes.py torchtitan FOLDER MODULE CONFIG -> the lists of module names
+runtimes.py torchtitan FOLDER MODULE CONFIG AGE -> the configuration by dotted names; AGE is that of the names: early or late
 """
 import glob
 import json
@@ -62,16 +62,32 @@ def deepspeed(folder):
     return {"ranks": ranks, "options": state["options"], "refuses_other_counts": refused}
 
 
-def torchtitan(folder, name, config):
-    made = types.SimpleNamespace(parallelism=types.SimpleNamespace(module_fqns_per_model_part=None))
+def torchtitan(folder, name, config, age):
+    parallelism = dict.fromkeys([
+        "pipeline_parallel_degree", "pipeline_parallel_schedule", "num_pp_microbatches", "tensor_parallel_degree",
+        "context_parallel_degree", "data_parallel_replicate_degree", "data_parallel_shard_degree",
+        "fsdp_reshard_after_forward", "expert_parallel_degree",
+        "module_fqns_per_model_part" if age == "early" else "pipeline_parallel_module_fqns_per_model_part"])
+    training = dict.fromkeys([
+        "num_tokens_per_microbatch_per_dp_rank", "num_tokens_per_train_step", "mixed_precision_param",
+        "seq_len" if age == "early" else "max_context_length"])
+    made = types.SimpleNamespace(
+        parallelism=types.SimpleNamespace(**parallelism), training=types.SimpleNamespace(**training),
+        activation_checkpoint=types.SimpleNamespace(mode="selective"))
     module("torchtitan")
     module("torchtitan.models")
     module("torchtitan.models." + name)
     module("torchtitan.models." + name + ".config_registry", **{config: lambda: made})
+    if age == "late":
+        module("torchtitan.distributed")
+        full = type("FullAC", (), {"Config": lambda: types.SimpleNamespace(mode="full")})
+        module("torchtitan.distributed.activation_checkpoint", FullAC=full)
     sys.path.insert(0, folder)
     import tangram_plan
 
-    return tangram_plan.plan().parallelism.module_fqns_per_model_part
+    done = tangram_plan.plan()
+    mode = done.activation_checkpoint.mode if done.activation_checkpoint else "none"
+    return {**vars(done.parallelism), **vars(done.training), "recompute": mode}
 
 
 sys.dont_write_bytecode = True

@@ -348,25 +348,26 @@ describe("export to torchtitan", function()
     if not has_python then return pending "python3 is absent" end
     local plan <const> = llama { tp = 2, dp = 2, sp = true, zero = 1, recompute = { kind = "full" } }
     local files <const> = files_of(plan, "torchtitan")
-    local lists <const> = python(files, "torchtitan %s llama3 llama3_8b")
+    local c <const> = python(files, "torchtitan %s llama3 llama3_8b late")
     local processes <const>, flags <const> = launched(plan, "torchtitan", nil, "TORCHTITAN=/")
     local stages <const> = exported.in_a_row(processes, { 9, 9, 8, 6 }, function()
-      return flags["parallelism.tensor_parallel_degree"], flags["parallelism.context_parallel_degree"]
+      return c.tensor_parallel_degree, c.context_parallel_degree
     end)
     assert.same(placed.plan(plan), stages)
-    for s, stage in ipairs(exported.modules(lists, 32)) do
+    for s, stage in ipairs(exported.modules(c.pipeline_parallel_module_fqns_per_model_part, 32)) do
       assert.same({ stages[s].first, stages[s].last, stages[s].embedding, stages[s].head },
         { stage.first, stage.last, stage.embedding, stage.head })
     end
     -- dp_replicate * dp_shard * cp * tp * pp is the world
-    assert.equal(16, flags["parallelism.data_parallel_replicate_degree"] * flags["parallelism.data_parallel_shard_degree"]
-      * flags["parallelism.context_parallel_degree"] * flags["parallelism.tensor_parallel_degree"]
-      * flags["parallelism.pipeline_parallel_degree"])
-    assert.same({ 2, "never", "1F1B", 16, 2 * 2048, 64 * 2048, "full", "bfloat16", "tangram_plan" }, {
-      flags["parallelism.data_parallel_shard_degree"], flags["parallelism.fsdp_reshard_after_forward"],
-      flags["parallelism.pipeline_parallel_schedule"], flags["parallelism.num_pp_microbatches"],
-      flags["training.num_tokens_per_microbatch_per_dp_rank"], flags["training.num_tokens_per_train_step"],
-      flags["activation_checkpoint.mode"], flags["training.mixed_precision_param"], flags.module })
+    assert.equal(16, c.data_parallel_replicate_degree * c.data_parallel_shard_degree * c.context_parallel_degree
+      * c.tensor_parallel_degree * c.pipeline_parallel_degree)
+    assert.same({ 2, "never", "1F1B", 16, 2 * 2048, 64 * 2048, 2048, "full", "bfloat16" }, { c.data_parallel_shard_degree,
+      c.fsdp_reshard_after_forward, c.pipeline_parallel_schedule, c.num_pp_microbatches, c.num_tokens_per_microbatch_per_dp_rank,
+      c.num_tokens_per_train_step, c.max_context_length, c.recompute, c.mixed_precision_param })
+    assert.same({ "tangram_plan", "plan" }, { flags.module, flags.config })
+    local early <const> = python(files, "torchtitan %s llama3 llama3_8b early")
+    assert.same({ c.pipeline_parallel_module_fqns_per_model_part, 2048, "full" }, { early.module_fqns_per_model_part, early.seq_len,
+      early.recompute })
   end)
 
   it("shards without a pipeline as FSDP does", function()
@@ -375,9 +376,9 @@ describe("export to torchtitan", function()
       local plan <const> = mixed { stages = {
         { island = "a", gpus = { { "a1", all } }, layers = 24, strategy = { dp = 4, zero = zero } } } }
       local files <const>, result <const> = files_of(plan, "torchtitan", { set = { module = "mine", config = "small" } })
-      local _, read <const> = scripts.read(files["node.sh"], files["launch.sh"])
-      return { read["parallelism.data_parallel_replicate_degree"], read["parallelism.data_parallel_shard_degree"],
-        read["parallelism.fsdp_reshard_after_forward"], warned(result, "W6") ~= nil }
+      local read <const> = exported.settings(files["tangram_plan.py"])
+      return { read.data_parallel_replicate_degree, read.data_parallel_shard_degree, read.fsdp_reshard_after_forward,
+        warned(result, "W6") ~= nil }
     end
     assert.same({ 4, 1, "never", false }, flags(0))
     assert.same({ 1, 4, "never", true }, flags(1))
@@ -492,6 +493,11 @@ describe("export to Sailor", function()
     plan.stages[2].strategy.recompute = { kind = "full" }
     local _, result <const> = files_of(plan, "sailor-json")
     assert.matches("stage 2 is planned with recompute", warned(result, "W1"))
+    local all <const> = { 0, 1, 2, 3, 4, 5, 6, 7 }
+    local merged <const> = mixed { nodes = { { "a1", "a100-sxm4-80", 8 }, { "a2", "a100-pcie-80", 8 } },
+      stages = { { island = "a", gpus = { { "a1", all }, { "a2", all } }, layers = 24, strategy = { tp = 4, dp = 4, sp = true } } } }
+    assert.matches("stage 1 is on a100%-sxm4%-80 and a100%-pcie%-80; all of it is written as the first", warned(select(2,
+      files_of(merged, "sailor-json")), "W1"))
   end)
 end)
 
@@ -541,15 +547,14 @@ describe("plans at random", function()
       end)
     end,
     torchtitan = function(files)
-      local processes <const>, flags <const> = scripts.read(files["node.sh"], files["launch.sh"])
-      local lists <const>, layers <const> = {}, {}
+      local set <const>, lists <const>, layers <const> = exported.settings(files["tangram_plan.py"]), {}, {}
       for line in files["tangram_plan.py"]:match "MODULES = %[\n(.-)\n%]":gmatch "[^\n]+" do
         lists[#lists + 1] = {}
         for name in line:gmatch '"([^"]+)"' do table.insert(lists[#lists], name) end
       end
       for s, stage in ipairs(exported.modules(lists, 24)) do layers[s] = stage.last - stage.first end
-      return exported.in_a_row(processes, layers, function()
-        return flags["parallelism.tensor_parallel_degree"], flags["parallelism.context_parallel_degree"]
+      return exported.in_a_row(processes_of(files), layers, function()
+        return set.tensor_parallel_degree, set.context_parallel_degree
       end)
     end,
     deepspeed = function(files)

@@ -1,11 +1,12 @@
---- torchtitan: one tp, cp, ep and dp for all stages; layers by stage as lists of module names (2026), or as split points of a
---- TOML file (2025).
+--- torchtitan: one tp, cp, ep and dp for all stages; layers by stage as lists of module names in a function of configuration
+--- (2026; lists of lists are no flags, and flags are to go), or as split points of a TOML file (2025).
 local checks <const> = require "tangram.output.checks"
 local nearest <const> = require "tangram.output.nearest"
 local torchrun <const> = require "tangram.output.torchrun"
 
 local torchtitan <const> = {
-  name = "torchtitan", summary = "torchtitan: module names by stage and flags, or the TOML file of 2025", versions = { "2026", "2025" },
+  name = "torchtitan", summary = "torchtitan: a configuration with module names by stage, or the TOML of 2025",
+  versions = { "2026", "2025" },
 }
 
 --- A word that goes into Python or TOML.
@@ -84,6 +85,13 @@ local function shards_more(launch)
     .. " shards gradients too: less memory, and a reduction every microbatch") or nil
 end
 
+--- The newest ask it of experts.
+local function E7(launch)
+  local ep <const> = checks.expert_degrees(launch)
+  return launch.model.experts > 0 and ep < launch.stages[1].tp and checks.warning("E7", "ep %d is less than tp %d, which the newest"
+    .. " torchtitan refuses; nearest: ep %d", ep, launch.stages[1].tp, launch.stages[1].tp) or nil
+end
+
 --- Of 2025, plain replicas are for data parallelism alone.
 local function Z4(launch, options)
   local first <const> = launch.stages[1]
@@ -109,7 +117,7 @@ function torchtitan.check(launch, options)
     checks.L1, checks.L2, checks.G1, checks.G2, checks.E2, checks.E3, E6, checks.E4, checks.O1, checks.H1, checks.H2, checks.H3,
     checks.C2, checks.B1, checks.R3_whole, Z1, checks.Z2, { Z4, options }, checks.S3, checks.D1, { checks.D2, true },
     { D3 }, checks.V1, tied, { M3, options }, checks.B3, checks.I1, precision_notes,
-    shards_more,
+    shards_more, E7,
   })
 end
 
@@ -140,6 +148,37 @@ local function check_union(launch, lists)
   assert(count == launch.model.layers + 3 and where.tok_embeddings and where.norm and where.lm_head, "an end in no stage")
 end
 
+--- Replicas, shards, and whether weights are gathered anew for the backward.
+local function replicas(launch)
+  local dp <const>, zero <const> = launch.stages[1].dp, checks.zero_level(launch)
+  return zero == 0 and dp or 1, zero > 0 and dp or 1, zero == 3 and "always" or "never"
+end
+
+local function precision(launch) return launch.precision == "fp32" and "float32" or "bfloat16" end
+
+--- Fields of the configuration; batches are counted in tokens.
+local function settings(launch)
+  local first <const>, list <const> = launch.stages[1], {}
+  local replicate <const>, shard <const>, reshard <const> = replicas(launch)
+  local function add(name, value)
+    list[#list + 1] = ('    "%s": %s,'):format(name, type(value) == "string" and ('"%s"'):format(value) or ("%d"):format(value))
+  end
+  add("parallelism.pipeline_parallel_degree", #launch.stages)
+  add("parallelism.pipeline_parallel_schedule", "1F1B")
+  add("parallelism.num_pp_microbatches", launch.microbatches)
+  add("parallelism.tensor_parallel_degree", first.tp)
+  add("parallelism.context_parallel_degree", first.cp)
+  add("parallelism.data_parallel_replicate_degree", replicate)
+  add("parallelism.data_parallel_shard_degree", shard)
+  add("parallelism.fsdp_reshard_after_forward", reshard)
+  add("parallelism.expert_parallel_degree", (checks.expert_degrees(launch)))
+  add("training.max_context_length", launch.training.seq_len)
+  add("training.num_tokens_per_microbatch_per_dp_rank", first.microbatch * launch.training.seq_len)
+  add("training.num_tokens_per_train_step", launch.training.global_batch * launch.training.seq_len)
+  add("training.mixed_precision_param", precision(launch))
+  return table.concat(list, "\n")
+end
+
 local function plan_py(launch, options)
   local lists <const>, lines <const> = {}, {}
   for s, stage in ipairs(launch.stages) do
@@ -150,51 +189,50 @@ local function plan_py(launch, options)
   end
   check_union(launch, lists)
   return ([[
-"""The plan as a configuration of torchtitan: --module tangram_plan --config plan. Lists of lists are no flags, so the modules
-of the stages stand here; node.sh has the rest as flags."""
+"""The plan as a configuration of torchtitan: --module tangram_plan --config plan."""
 import importlib
 
 MODULES = [
 %s
 ]
+SETTINGS = {
+%s
+}
+RECOMPUTE = %s  # of every layer, in every stage
+# Names of 2026 that have changed.
+OTHER_NAMES = {
+    "module_fqns_per_model_part": "pipeline_parallel_module_fqns_per_model_part",
+    "max_context_length": "seq_len",
+}
+
+
+def put(section, name, value):
+    name = name if hasattr(section, name) else OTHER_NAMES.get(name, name)
+    if not hasattr(section, name):
+        raise AttributeError(f"this torchtitan has no {name} in {type(section).__name__}")
+    setattr(section, name, value)
+
+
+def recompute(config):
+    try:
+        from torchtitan.distributed.activation_checkpoint import FullAC
+    except ImportError:  # where it is a mode
+        config.activation_checkpoint.mode = "full" if RECOMPUTE else "none"
+    else:
+        config.activation_checkpoint = FullAC.Config() if RECOMPUTE else None
 
 
 def plan():
     base = importlib.import_module("torchtitan.models.%s.config_registry")
     config = base.%s()
-    config.parallelism.module_fqns_per_model_part = MODULES
+    for name, value in SETTINGS.items():
+        section, field = name.split(".")
+        put(getattr(config, section), field, value)
+    put(config.parallelism, "module_fqns_per_model_part", MODULES)
+    recompute(config)
     return config
-]]):format(table.concat(lines, "\n"), module_of(launch, options), config_of(launch, options))
-end
-
---- Replicas, shards, and whether weights are gathered anew for the backward.
-local function replicas(launch)
-  local dp <const>, zero <const> = launch.stages[1].dp, checks.zero_level(launch)
-  return zero == 0 and dp or 1, zero > 0 and dp or 1, zero == 3 and "always" or "never"
-end
-
-local function precision(launch) return launch.precision == "fp32" and "float32" or "bfloat16" end
-
---- Flags of 2026; batches are counted in tokens.
-local function flags(launch)
-  local first <const>, list <const> = launch.stages[1], {}
-  local replicate <const>, shard <const>, reshard <const> = replicas(launch)
-  local function add(name, value) list[#list + 1] = { "--" .. name, value } end
-  add("parallelism.pipeline_parallel_degree", #launch.stages)
-  add("parallelism.pipeline_parallel_schedule", "1F1B")
-  add("parallelism.num_pp_microbatches", launch.microbatches)
-  add("parallelism.tensor_parallel_degree", first.tp)
-  add("parallelism.context_parallel_degree", first.cp)
-  add("parallelism.data_parallel_replicate_degree", replicate)
-  add("parallelism.data_parallel_shard_degree", shard)
-  add("parallelism.fsdp_reshard_after_forward", reshard)
-  add("parallelism.expert_parallel_degree", (checks.expert_degrees(launch)))
-  add("training.seq_len", launch.training.seq_len)
-  add("training.num_tokens_per_microbatch_per_dp_rank", first.microbatch * launch.training.seq_len)
-  add("training.num_tokens_per_train_step", launch.training.global_batch * launch.training.seq_len)
-  add("training.mixed_precision_param", precision(launch))
-  add("activation_checkpoint.mode", first.recompute.layers > 0 and "full" or "none")
-  return list
+]]):format(table.concat(lines, "\n"), settings(launch), launch.stages[1].recompute.layers > 0 and "True" or "False",
+    module_of(launch, options), config_of(launch, options))
 end
 
 local function toml(launch, options)
@@ -242,22 +280,22 @@ end
 
 function torchtitan.files(launch, options)
   local old <const> = options.version == "2025"
-  local setup <const> = "TORCHTITAN=${TORCHTITAN:?the folder of torchtitan}\n"
-    .. 'export PYTHONPATH="$PWD:$TORCHTITAN${PYTHONPATH:+:$PYTHONPATH}"\n' .. "here=$PWD\n"
-    .. (old and "" or ("PLAN=(\n%s\n)\n"):format(torchrun.array(flags(launch)))) .. 'cd "$TORCHTITAN"\n'
+  local setup <const> = "TORCHTITAN=${TORCHTITAN:?the folder of torchtitan}\nhere=$PWD\n"
+    .. 'export PYTHONPATH="$PWD:$TORCHTITAN${PYTHONPATH:+:$PYTHONPATH}"\ncd "$TORCHTITAN"\n'
   return {
     old and { name = "plan.toml", text = toml(launch, options) } or { name = "tangram_plan.py", text = plan_py(launch, options) },
     torchrun.node(launch, { setup = setup, port = options.port, command = old
       and '-m torchtitan.train --job.config_file "$here/plan.toml" --job.dump_folder "$here/outputs"'
-      or '-m torchtitan.train --module tangram_plan --config plan "${PLAN[@]}" --dump_folder "$here/outputs"' }),
+      or '-m torchtitan.train --module tangram_plan --config plan --dump_folder "$here/outputs"' }),
     torchrun.ssh(launch, { "TORCHTITAN" }),
   }
 end
 
 function torchtitan.start(launch, options)
   return torchrun.start(launch, ("`TORCHTITAN` names the folder of torchtitan on the nodes; the model is `%s` of `%s`. To see without\n"
-    .. "GPUs whether it takes the plan, in that folder: `NGPU=%d COMM_MODE=fake_backend ./run_train.sh` with the arguments of\n"
-    .. "`node.sh`."):format(config_of(launch, options), module_of(launch, options), launch.world))
+    .. "GPUs whether it takes the plan, in that folder, with this one as `HERE`:\n"
+    .. "`NGPU=%d COMM_MODE=fake_backend %s ./run_train.sh`"):format(config_of(launch, options), module_of(launch, options), launch.world,
+    options.version == "2025" and "CONFIG_FILE=$HERE/plan.toml" or "PYTHONPATH=$HERE MODULE=tangram_plan CONFIG=plan"))
 end
 
 torchtitan.slurm = "nodes"
