@@ -6,6 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 #include "bind/core.h"
 #include "bind/embedded.h"
 #include "bind/lrepl.h"
@@ -61,6 +65,12 @@ int main(int argc, char **argv)
         fputs("tangram: out of memory\n", stderr);
         return EXIT_FAILURE;
     }
+#ifdef __GLIBC__
+    /* Problems are composed again and again, and fresh pages can cost more than the work done in them: freed memory is
+     * kept. */
+    mallopt(M_MMAP_THRESHOLD, 32 << 20); /* the most there is */
+    mallopt(M_TRIM_THRESHOLD, 256 << 20);
+#endif
     signal(SIGINT, on_interrupt);
     lua_pushcfunction(L, run);
     lua_pushinteger(L, argc);

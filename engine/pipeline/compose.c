@@ -85,17 +85,18 @@ static tg_status search_below(tg_search *search, bool *by_class, tg_error *err)
 
 /* Raises a limit until the tables live, searches below it, and goes on until what is covered meets the incumbent. The
  * nearer the tables come to living, the smaller the steps, since too high a limit costs much; where that leads nowhere
- * they grow. Once they live, lower limits are cheap: the search begins just above the least that they leave. At first
- * the depths of a sequence are searched only so far, lest one sequence keep all others from their turn. */
+ * they grow. Under the limit that tables are built for, lower ones are cheap: there the search begins just above the
+ * least that the tables leave, in finer steps. At first the depths of a sequence are searched only so far, lest one
+ * sequence keep all others from their turn. */
 static tg_status climb(tg_search *search, double *proven, tg_error *err)
 {
-    static const double steps[] = {[TG_NO_COVER] = 0.04, [TG_NO_ROW] = 0.025, [TG_NO_LABEL] = 0.02, [TG_ALIVE] = 0.002};
+    static const double steps[] = {[TG_NO_COVER] = 0.04, [TG_NO_ROW] = 0.025, [TG_NO_LABEL] = 0.02, [TG_ALIVE] = 0.01};
+    static const double first_fine = 0.002;
     enum { FEW_DEAD = 16, FEW_DEPTHS = 256 };
     const tg_compose_options *options = search->problem->options;
     const tg_tables *tables = search->tables;
-    const double most = most_s(search->problem);
-    const double least_limit = fmax(most * 1e-9, DBL_MIN);
-    double covered = *proven, limit = covered, stretch = 1;
+    const double most = most_s(search->problem), least_limit = fmax(most * 1e-9, DBL_MIN);
+    double covered = *proven, limit = covered, stretch = 1, fine = first_fine;
     bool by_class = false;
     search->depths.budget = FEW_DEPTHS;
     for (int rung = 1; !isinf(*proven); rung++) {
@@ -107,13 +108,15 @@ static tg_status climb(tg_search *search, double *proven, tg_error *err)
             covered = limit = *proven;
         }
         limit = fmin(wanted, fmax(limit, least_limit));
+        const bool fresh = limit > tables->built;
         tg_status status = prepare(search, limit, by_class, err);
         const bool alive = tables->death == TG_ALIVE;
         if (status == TG_OK && alive) {
             *proven = fmax(*proven, tg_tables_least(tables));
             covered = fmax(covered, *proven);
-            if (limit > (1 + 2 * steps[TG_ALIVE]) * fmax(covered, least_limit)) {
-                limit = (1 + steps[TG_ALIVE]) * covered;
+            const double begin = (1 + fine) * fmax(covered, least_limit);
+            if (fresh && begin < limit) {
+                limit = begin;
                 continue;
             }
             status = search_below(search, &by_class, err);
@@ -126,10 +129,14 @@ static tg_status climb(tg_search *search, double *proven, tg_error *err)
         if (covered > most && search->incumbent.count < options->top)
             covered = INFINITY;
         *proven = fmax(*proven, alive ? fmin(covered, search->open_bound) : covered);
-        stretch *= alive || rung % FEW_DEAD == 0 ? 2 : 1;
-        const bool within = covered < tables->built;
-        limit = covered * (1 + stretch * steps[within ? TG_ALIVE : tables->death]);
-        limit = within ? fmin(limit, tables->built) : limit;
+        if (covered < tables->built) {
+            fine *= alive ? 2 : 1;
+            limit = fmin(covered * (1 + fine), tables->built);
+        } else {
+            stretch *= alive || rung % FEW_DEAD == 0 ? 2 : 1;
+            limit = covered * (1 + stretch * steps[tables->death]);
+            fine = first_fine;
+        }
     }
     return TG_OK;
 }

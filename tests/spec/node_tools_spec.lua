@@ -139,6 +139,15 @@ describe("NCCL's topology", function()
     assert.is_true(said(facts, "run 'nvidia-smi topo -m'"))
   end)
 
+  it("says which package it takes where that is missing", function()
+    local loaded <const>, preload <const> = package.loaded.lxp, package.preload.lxp
+    package.loaded.lxp, package.preload.lxp = nil, function() error "not here" end
+    local facts <const>, why <const> = kinds.read(dump "")
+    package.loaded.lxp, package.preload.lxp = loaded, preload
+    assert.is_nil(facts)
+    assert.matches("package lua-expat", why, 1, true)
+  end)
+
   it("refuses other XML, what is no XML, and what would cost without end", function()
     refused("nccl-topo-xml", '<graphs version="1"></graphs>', "line 1: the root is <graphs>", "NCCL_GRAPH_DUMP_FILE", "NCCL_TOPO_DUMP_FILE")
     refused("nccl-topo-xml", "<system>\n<cpu>\n</system>\n", "line 3: no XML: mismatched tag")

@@ -1,5 +1,4 @@
 --- NCCL's view of a node: NCCL_TOPO_DUMP_FILE, or the partial files for NCCL_TOPO_FILE that clouds ship.
-local lxp <const> = require "lxp"
 local grammar <const> = require "tangram.input.grammar"
 local pcie <const> = require "tangram.input.pcie"
 
@@ -18,6 +17,8 @@ end
 
 --- Elements of the kinds asked for, in the text's order: { pci = {…}, gpu = {…}, nvlink = {…}, net = {…} }.
 local function parse(text)
+  local there <const>, lxp <const> = pcall(require, "lxp") -- the other readers work without it
+  if not there then refuse(nil, "reading XML takes the package lua-expat (apt-get install lua-expat)") end
   local found <const> = { pci = {}, gpu = {}, nvlink = {}, net = {} }
   local now, root
   local parser
