@@ -19,10 +19,16 @@ return {
     if not ctx.cost.additive then return true end
     local slice <const>, island <const> = pair.slice, pair.island
     local inflight <const> = math.min((ctx.successors or 0) + 1, ctx.microbatches)
-    local sums <const>, stage_bytes <const> = floors.memory(island, ctx, inflight, ctx.options.offload)
+    local floor = ctx.memo[inflight]
+    if not floor then
+      floor = {}
+      floor.sums, floor.stage_bytes = floors.memory(island, ctx, inflight, ctx.options.offload)
+      ctx.memo[inflight] = floor
+    end
+    local sums <const> = floor.sums
     -- A stage with both ends of a tied model holds their weights once, so the head counts nothing there.
     local last <const> = ctx.model.tied and slice.has_embedding and slice.has_head and slice.last - 1 or slice.last
-    local needed <const>, room <const> = sums[last] - sums[slice.first - 1], island.gpus * (ctx.capacity_bytes - stage_bytes)
+    local needed <const>, room <const> = sums[last] - sums[slice.first - 1], island.gpus * (ctx.capacity_bytes - floor.stage_bytes)
     if needed * (1 - 1e-9) <= room then return true end
     return false, ("needs at least %.2f GiB of the island's %.2f GiB"):format(needed / 2 ^ 30, math.max(0, room) / 2 ^ 30)
   end,

@@ -4,9 +4,9 @@ local core <const> = require "tangram.core"
 
 local tangram <const> = { version = core.version, units = require "tangram.units" }
 
---- A model's description from a table, or from the path of a Hugging Face config.json.
+--- A model's description from a table, or from the path of a Hugging Face config.json or of Megatron's arguments.
 ---@param source table|string
----@param options { family: string?, name: string? }?
+---@param options { family: string?, name: string?, vocab: integer? }? vocab: where the file leaves it to a tokenizer
 ---@return table
 function tangram.model(source, options)
   return (require("tangram.model").read(source, options))

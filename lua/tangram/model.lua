@@ -137,22 +137,42 @@ local function parse(text, options)
   return require "tangram.input.hf".parse(text, options)
 end
 
---- A description from a recipe's table, the path of a config.json or of a file with Megatron's arguments, or the text of a
---- config.json (which starts with a brace). Raises one line.
+local function read_file(path, options)
+  local file <const>, why <const> = io.open(path, "rb")
+  if not file then error(why, 0) end
+  local text <const>, refused <const> = file:read(largest_config + 1)
+  file:close()
+  if refused then error(path .. ": not a file that can be read", 0) end
+  return parse(text or "", { family = options.family, name = options.name or name_of(path), file = path, vocab = options.vocab })
+end
+
+local of_reading <const> = { file = true, family = true, name = true, vocab = true }
+
+--- A table { file =, family =, vocab =, … }: what the file says, and the other fields over it.
+local function read_with_changes(source)
+  if type(source.file) ~= "string" then schema.fail("model: file", source.file, "the path of a model's file") end
+  local vocab <const> = source.vocab and schema.value(source.vocab, model.fields.vocab, "model: vocab")
+  local description <const>, warnings <const> = read_file(source.file, { family = source.family, name = source.name, vocab = vocab })
+  for field, value in pairs(source) do
+    if not of_reading[field] then description[field] = value end
+  end
+  return model.new(description), warnings
+end
+
+--- A description from a recipe's table, which may name a file to start from; from the path of a config.json or of a file with
+--- Megatron's arguments; or from the text of a config.json (which starts with a brace). Raises one line.
 ---@param source table|string
 ---@param options { family: string?, name: string?, vocab: integer? }? vocab: where the file leaves the vocabulary to a tokenizer
 ---@return table description
 ---@return string[] warnings
 function model.read(source, options)
-  if type(source) == "table" then return model.new(source), {} end
+  if type(source) == "table" then
+    if source.file ~= nil then return read_with_changes(source) end
+    return model.new(source), {}
+  end
   options = options or {}
   if source:find "^%s*{" then return parse(source, options) end
-  local file <const>, why <const> = io.open(source, "rb")
-  if not file then error(why, 0) end
-  local text <const>, refused <const> = file:read(largest_config + 1)
-  file:close()
-  if refused then error(source .. ": not a file that can be read", 0) end
-  return parse(text or "", { family = options.family, name = options.name or name_of(source), file = source, vocab = options.vocab })
+  return read_file(source, options)
 end
 
 return setmetatable(model, { __call = function(_, ...) return model.read(...) end })

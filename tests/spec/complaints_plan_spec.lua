@@ -29,6 +29,23 @@ local function layers_of(plan)
 end
 
 describe("complaint", function()
+  it("C14: the head's stage holds its logits in float32, over its tp", function()
+    local function transient(vocab, tp)
+      local spec <const> = row_of { "h100-sxm" }
+      spec.cluster.nodes[1].gpus = tp
+      local plan <const> = assert(planner.plan(with(spec, { model = with(spec.model, { vocab = vocab }),
+        parallelizer = { name = "uniform", options = { max_stages = 1, max_cp = 1 } },
+        training = with(spec.training, { microbatches = { min = 32, max = 32 } }) })))
+      assert.same({ 1, tp, 1 }, { #plan.stages, plan.stages[1].strategy.tp, plan.stages[1].strategy.dp })
+      return plan.stages[1].memory.transient_bytes
+    end
+    for _, tp in ipairs { 1, 2 } do
+      local more <const>, float32 <const> = transient(256000, tp) - transient(128000, tp), 4 * 2048 * (256000 - 128000) / tp
+      -- the logits, and at most their gradient beside them
+      assert.is_true(more > 0.99 * float32 and more < 2.01 * float32, ("%g bytes more, float32 is %g"):format(more, float32))
+    end
+  end)
+
   it("C10: embedding and head weigh and take time, and their stages get fewer layers", function()
     local spec <const> = row_of { "a100-pcie-80", "a100-pcie-80", "a100-pcie-80", "a100-pcie-80" }
     local plan <const> = assert(planner.plan(spec))

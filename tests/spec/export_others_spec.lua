@@ -493,6 +493,11 @@ describe("export to Sailor", function()
     plan.stages[2].strategy.recompute = { kind = "full" }
     local _, result <const> = files_of(plan, "sailor-json")
     assert.matches("stage 2 is planned with recompute", warned(result, "W1"))
+    local all <const> = { 0, 1, 2, 3, 4, 5, 6, 7 }
+    local merged <const> = mixed { nodes = { { "a1", "a100-sxm4-80", 8 }, { "a2", "a100-pcie-80", 8 } },
+      stages = { { island = "a", gpus = { { "a1", all }, { "a2", all } }, layers = 24, strategy = { tp = 4, dp = 4, sp = true } } } }
+    assert.matches("stage 1 is on a100%-sxm4%-80 and a100%-pcie%-80; all of it is written as the first", warned(select(2,
+      files_of(merged, "sailor-json")), "W1"))
   end)
 end)
 

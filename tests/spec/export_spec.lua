@@ -1,4 +1,5 @@
 local core <const> = require "tangram.core"
+local fields <const> = require "tangram.report.fields"
 local flagscale <const> = require "tests.oracle.flagscale"
 local output <const> = require "tangram.output"
 local placed <const> = require "tests.oracle.placed"
@@ -73,6 +74,33 @@ describe("tangram export", function()
       local ok <const>, why <const> = pcall(output.render, plan, "megatron")
       assert.is_false(ok)
       assert.matches(name == "" and "name" or "stages%[0%].gpus%[0%].node: got '.*', expected the name or address of a host", why)
+    end
+  end)
+
+  it("says in one line what is wrong with a plan edited by hand, whatever it is", function()
+    math.randomseed(73)
+    local text <const> = core.json_encode(plans.three_stages())
+    local wrong <const> = { core.null, "x", -1, 0, 1.5, true, 1e300, "" }
+    --- Sets a random field, some way down, to something else.
+    local function spoil(at, depth)
+      local keys <const> = {}
+      for key in pairs(at) do keys[#keys + 1] = tostring(key) end
+      table.sort(keys)
+      local key = keys[math.random(#keys)]
+      key = at[key] ~= nil and key or math.tointeger(tonumber(key))
+      if type(at[key]) == "table" and next(at[key]) ~= nil and (depth < 2 or math.random(4) > 1) then return spoil(at[key], depth + 1) end
+      at[key] = wrong[math.random(#wrong)]
+    end
+    for _ = 1, support.scale(300) do
+      local plan <const> = core.json_decode(text)
+      spoil(plan, 0)
+      for _, name in ipairs(core.plan_check(core.json_encode(plan)) and pcall(fields.check, plan) and { "flagscale", "slurm" } or {}) do
+        local ok <const>, why <const> = pcall(output.render, plan, name)
+        if not ok then
+          assert.matches("^[^\n]+$", why)
+          assert.is_nil(why:find "attempt to" or why:find "bad argument" or why:find "internal", why)
+        end
+      end
     end
   end)
 

@@ -221,13 +221,15 @@ describe("Megatron's arguments", function()
     support.write(folder .. "/cluster.json", [[{"format": "tangram.cluster/1",
       "nodes": [{"name": "v", "gpu": "v100-sxm2-32", "gpus": 2, "intra_bytes_per_s": 1e11}],
       "network": {"default": {"bytes_per_s": 1e9}}}]])
-    for _, option in ipairs { "--vocab 1000", "--set model.vocab=1000" } do
+    for _, option in ipairs { "--vocab 1000", "--set model.vocab=1000", "--vocab 7 --set model.vocab=1000 --set model.tied=true" } do
       local status <const>, out <const>, err <const> = support.run(("tangram plan --model %s/args.yaml --cluster %s/cluster.json "
         .. "--global-batch 4 --seq-len 512 --json - --quiet %s"):format(folder, folder, option))
       assert.same({ 0, "" }, { status, err })
       local plan <const> = core.json_decode(out)
-      assert.equal(1000, plan.model.vocab)
-      assert.matches("precision is fp16 with loss scaling, as v100%-sxm2%-32 can't do bf16", table.concat(plan.warnings, "\n"))
+      assert.same({ 1000, option:find "tied" ~= nil }, { plan.model.vocab, plan.model.tied })
+      local warnings <const> = table.concat(plan.warnings, "\n")
+      assert.matches("precision is fp16 with loss scaling, as v100%-sxm2%-32 can't do bf16", warnings)
+      assert.matches("ffn%-hidden%-size is not in the file; Megatron's default, 1536", warnings)
     end
   end)
 

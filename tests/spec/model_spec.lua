@@ -264,4 +264,14 @@ describe("model", function()
     m.layers, m.hidden = 12, 0
     assert.equal("hidden: got 0, expected a whole number from 1 to 131072", (select(2, core.model_parameters(m))))
   end)
+
+  it("starts from a file and sets what else the table holds", function()
+    local d <const>, warnings <const> = model.read { file = "recipes/models/llama-3.1-8b.json", vocab = 1000, tied = true, name = "mine" }
+    assert.same({ "mine", 1000, true, 32, 4096 }, { d.name, d.vocab, d.tied, d.layers, d.hidden })
+    assert.same({}, warnings)
+    assert.error_matches(function() model.read { file = 5 } end, "^model: file: got 5, expected the path of a model's file")
+    assert.error_matches(function() model.read { file = "recipes/models/llama-3.1-8b.json", vocab = 0 } end, "^model: vocab: got 0")
+    assert.error_matches(function() model.read { file = "recipes/models/llama-3.1-8b.json", layrs = 3 } end,
+      "layrs: unknown field %(did you mean 'layers'%?%)")
+  end)
 end)

@@ -137,6 +137,22 @@ describe("profiles from files", function()
     assert.near(0.00596, found.backward_s, 5e-6)
   end)
 
+  it("Galvatron's", function()
+    local folder <const> = support.folder()
+    local path <const> = support.write(folder .. "/computation_profiling.json",
+      [[{ "layernum[2]_bsz1_seq512": 9, "layertype_0_bsz4_seq512": 2.5, "layertype_0_bsz1_seq512": 3, "layertype_other_bsz1_seq512": 7 }]])
+    -- milliseconds of one sample forward; backward is twice that
+    assert.same({
+      { kind = "head", tp = 1, mbs = 1, seq = 512, forward_s = 0.007, backward_s = 0.014 },
+      { kind = "layer", tp = 1, mbs = 1, seq = 512, forward_s = 0.003, backward_s = 0.006 },
+      { kind = "layer", tp = 1, mbs = 4, seq = 512, forward_s = 0.01, backward_s = 0.02 },
+    }, profiles.galvatron(path, { gpu = "a100-sxm4-80" })[1].entries)
+    support.write(path, "{}")
+    assert.matches("no key layertype_0_bszB_seqS, expected Galvatron's profile of times$",
+      select(2, pcall(profiles.galvatron, path, { gpu = "a" })))
+    support.remove(folder)
+  end)
+
   it("Metis'", function()
     local folder <const> = support.folder()
     support.write(folder .. "/DeviceType.A100_tp2_bs4.json", core.json_encode {

@@ -2,7 +2,8 @@
 --- it is from: `fitted` on measured runs (the set's source names them), or `default`: carried over, not determined by data.
 ---
 --- Shares of links turn nominal figures into what collectives reach: `*_link_share` where the rate inside a node is the
---- datasheet's, `*_network_share` under the model's option `network = "nominal"`. Other rates are taken as reached.
+--- datasheet's, `*_network_share` under the model's option `network = "nominal"`. Other rates are taken as reached, by all but the
+--- reductions at the end of a step: those reach dp_network_share / network_share of them.
 local core <const> = require "tangram.core"
 
 local constants <const> = {}

@@ -129,15 +129,6 @@ function recipes.overrides(args)
   return list_of
 end
 
---- The vocabulary by option or --set: needed before the model's file can be read.
-local function vocab_of(args)
-  for _, word in ipairs(args.set) do
-    local count <const> = word:match "^model%.vocab=(%d+)$"
-    if count then return math.tointeger(tonumber(count)) end
-  end
-  return args.vocab
-end
-
 --- Parsed arguments; raises where there is nothing to plan. Plugins of --lua-dir come first from then on.
 ---@param parser table
 ---@param words string[]
@@ -162,7 +153,7 @@ function recipes.run(args, overrides, hooks)
   recipe.configure(overrides, hooks)
   if args.recipe then return recipe.run(args.recipe, number("recipe-seconds", args.recipe_seconds)) end
   local ok <const>, result <const> = pcall(recipe.plan, {
-    model = args.model and require("tangram").model(args.model, { family = args.family, vocab = vocab_of(args) }),
+    model = args.model and { file = args.model, family = args.family, vocab = args.vocab },
     cluster = args.cluster, training = {},
   })
   if ok then return result end

@@ -60,7 +60,8 @@ local function links(s, k, reached)
     local group <const>, intra <const> = group_of(s, s.e, s.t)
     s.ep_s_per_byte = collectives.all_to_all_s_per_byte(group, intra, network / k.ep_network_share)
   end
-  local late <const> = (reached or k.reduce_overlaps == 1) and network or k.dp_network_share
+  -- reductions at the end of a step reach less than other traffic, whatever the cluster's rates are
+  local late <const> = k.reduce_overlaps == 1 and network or reached and min(1, k.dp_network_share / k.network_share) or k.dp_network_share
   local dense <const>, _, dense_intra <const> = group_of(s, s.shards, s.t)
   local expert <const>, _, expert_intra <const> = group_of(s, s.expert_shards, s.e * s.etp)
   s.dp_s_per_byte = collectives.scatter_s_per_byte(dense, dense_intra, late)

@@ -33,7 +33,8 @@ return {
   },
   step = {
     reduce_s = { "gradients' reduction", "states.reduce_s: inside nodes, then between them", "7",
-      { "dp_link_share", "dp_network_share", "dp_latency_s", "reduce_overlaps", "intra_bytes_per_s", "inter_bytes_per_s" } },
+      { "dp_link_share", "network_share", "dp_network_share", "dp_latency_s", "reduce_overlaps", "intra_bytes_per_s",
+        "inter_bytes_per_s" } },
     optimizer_s = { "optimizer", "states.optimizer_s: bytes / memory rate + step_s", "9",
       all({ "optimizer_traffic", "step_s", "host_bytes_per_s" }, memory) },
     tied_s = { "tied embedding", "analytic.tied_s: an all-reduce over the slowest link", "7", { "inter_bytes_per_s" } },

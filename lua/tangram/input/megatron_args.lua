@@ -210,7 +210,7 @@ function megatron_args.is(text) return flags.kind(text, "num_layers") ~= nil end
 
 --- A description from a text. Raises one line with file, line and flag.
 ---@param text string
----@param options { name: string?, file: string?, vocab: integer? } vocab: in place of the file's
+---@param options { name: string?, file: string?, family: string?, vocab: integer? } vocab: in place of the file's
 ---@return table description
 ---@return string[] warnings what was ignored or taken from Megatron's defaults
 function megatron_args.parse(text, options)
@@ -220,6 +220,7 @@ function megatron_args.parse(text, options)
   local list <const> = flags.read(text, kind)
   local get <const>, dialect <const> = index(list, where), dialect_of(list)
   local warnings <const> = {}
+  if options.family then warnings[1] = ("family %s is not asked for: the arguments say it all"):format(schema.show(options.family)) end
   refuse_others(get, where)
   local m <const>, key_of <const> = take_widths(get, where, options.vocab)
   take_shape(get, m, dialect, warnings)

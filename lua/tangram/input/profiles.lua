@@ -1,4 +1,4 @@
---- Reads measured times of layers: a user's own CSV, the profiles of Sailor and Metis, Aceso's operators. Reads files, so
+--- Reads measured times of layers: a user's own CSV, the profiles of Sailor, Metis and Galvatron, Aceso's operators. Reads files, so
 --- recipes call it, not plugins; the cost model `profiled` takes the list as its option `profiles`.
 local core <const> = require "tangram.core"
 local profile <const> = require "tangram.profile"
@@ -140,6 +140,34 @@ function profiles.metis(folder, options)
     return a.mbs < b.mbs
   end)
   return { profile.check({ gpu = gpu, hidden = options.hidden, source = "Metis' profile", entries = entries }, folder) }
+end
+
+--- Galvatron's computation_profiling_….json: forward milliseconds of one sample when B go through at once, of a layer
+--- (layertype_0_bszB_seqS) and of embedding, head and loss together (layertype_other_…), the head here. Backward is twice forward,
+--- as its own cost model has it.
+---@param path string
+---@param options { gpu: string, hidden: integer? }
+---@return table[] profiles
+function profiles.galvatron(path, options)
+  if type(options) ~= "table" or type(options.gpu) ~= "string" then error(path .. ": expected { gpu = the islands' GPU type }", 0) end
+  local entries <const>, kinds <const> = {}, { ["0"] = "layer", other = "head" }
+  for key, value in pairs(json_of(path)) do
+    local part <const>, samples <const>, seq <const> = tostring(key):match "^layertype_(%w+)_bsz(%d+)_seq(%d+)$"
+    if kinds[part] then
+      if type(value) ~= "number" or value < 0 then error(("%s: %s: expected milliseconds"):format(path, key), 0) end
+      local mbs <const> = math.tointeger(tonumber(samples))
+      local forward_s <const> = value * mbs * 1e-3
+      entries[#entries + 1] = { kind = kinds[part], tp = 1, mbs = mbs, seq = math.tointeger(tonumber(seq)), forward_s = forward_s,
+        backward_s = 2 * forward_s }
+    end
+  end
+  if not entries[1] then error(path .. ": no key layertype_0_bszB_seqS, expected Galvatron's profile of times", 0) end
+  table.sort(entries, function(a, b)
+    if a.kind ~= b.kind then return a.kind < b.kind end
+    if a.seq ~= b.seq then return a.seq < b.seq end
+    return a.mbs < b.mbs
+  end)
+  return { profile.check({ gpu = options.gpu, hidden = options.hidden, source = "Galvatron's profile", entries = entries }, path) }
 end
 
 --- Aceso's operators, as tangram.input.aceso reads them, by layers: the 13 operators of a layer, the head with its norm.

@@ -20,8 +20,11 @@ local DETERMINED <const> = 0.7 -- of the prior's spread: above it the runs have 
 ---@field min number?
 ---@field max number?
 
---- Puts the unknowns' values where predictions find them.
-local function apply(unknowns, values, setups)
+--- Puts the unknowns' values where predictions of these setups find them.
+---@param unknowns tangram.Unknown[]
+---@param values number[]
+---@param setups table[] of measured.setup
+function fit.apply(unknowns, values, setups)
   for _, s in ipairs(setups) do
     local seen <const> = {}
     for _, device in ipairs(s.ranks) do
@@ -46,7 +49,7 @@ end
 local function residuals(problem, logs)
   local values <const>, list <const> = {}, {}
   for i, x in ipairs(logs) do values[i] = math.exp(x) end
-  apply(problem.unknowns, values, problem.setups)
+  fit.apply(problem.unknowns, values, problem.setups)
   for i, s in ipairs(problem.setups) do
     list[i] = math.log(predict.of(s, problem.plugin, problem.p2p).seconds / problem.measured[i]) / NOISE
   end
@@ -137,7 +140,7 @@ end
 function fit.run(problem)
   local unknowns <const> = problem.unknowns
   if #unknowns == 0 then
-    apply(unknowns, {}, problem.setups)
+    fit.apply(unknowns, {}, problem.setups)
     return {}, {}
   end
   local logs = {}

@@ -4,6 +4,7 @@ local clusters <const> = require "tangram.cluster"
 local core <const> = require "tangram.core"
 local models <const> = require "tangram.model"
 local schema <const> = require "tangram.schema"
+local trainings <const> = require "tangram.training"
 
 local launch <const> = {}
 
@@ -134,6 +135,10 @@ local function check_whole_layers(plan, where)
       schema.raise("%s: stages[%d].layers: got %.14g, expected whole layers, as no runtime cuts inside one; plan again with"
         .. " granularity 'layer'", where, s - 1, stage.layers)
     end
+    local recomputed <const> = stage.strategy.recompute.layers
+    if type(recomputed) == "number" and not math.tointeger(recomputed) then
+      schema.raise("%s: stages[%d].strategy.recompute.layers: got %.14g, expected a whole number", where, s - 1, recomputed)
+    end
   end
 end
 
@@ -170,6 +175,10 @@ function launch.of(plan, where)
   check_host_names(plan, where)
   local description <const> = clusters.describe(plan.cluster, where .. ": cluster")
   local model <const> = models.new(plan.model, where .. ": model")
+  local training <const> = trainings.check(plan.training, where .. ": training")
+  if training.precision == "auto" then
+    schema.fail(where .. ": training: precision", "auto", "what was planned: bf16, fp16, fp8 or fp32")
+  end
   local gpus_of <const>, stages <const>, at <const> = {}, {}, { layer = 0, rank = 0 }
   for _, node in ipairs(description.nodes) do gpus_of[node.name] = gpus_by_index(description, node) end
   for s in ipairs(plan.stages) do
@@ -178,7 +187,7 @@ function launch.of(plan, where)
   end
   local hosts <const> = hosts_of(stages, gpus_of)
   return {
-    name = one_line(model.name), model = model, training = plan.training, precision = plan.training.precision, tied = model.tied,
+    name = one_line(model.name), model = model, training = training, precision = training.precision, tied = model.tied,
     microbatches = plan.microbatches, samples = plan.training.global_batch // plan.microbatches, world = at.rank, stages = stages,
     hosts = hosts, idle = idle_of(hosts), dropped = dropped_of(plan), time_s = plan.time_s, tokens_per_s = plan.tokens_per_s,
     p2p = plan.p2p, blocking_s = blocking_s(plan), warnings = plan.warnings,

@@ -50,6 +50,10 @@ end
 --- What the form has no place for.
 local function unsaid(launch)
   for _, stage in ipairs(launch.stages) do
+    if #stage.devices > 1 then
+      return checks.warning("W1", "stage %d is on %s and %s; all of it is written as the first", stage.index, stage.devices[1].name,
+        stage.devices[2].name)
+    end
     if stage.recompute.kind ~= "none" or stage.zero > 0 and stage.dp > 1 then
       return checks.warning("W1", "stage %d is planned with %s, which Sailor's form does not say and its simulator does not price",
         stage.index, stage.recompute.kind ~= "none" and "recompute" or ("ZeRO %d"):format(stage.zero))
@@ -75,7 +79,7 @@ local function ids(stage, layers, norm_apart)
   return list
 end
 
---- The stage's GPUs in the order of ranks, as devices.
+--- What its replicas are on, and their tp.
 local function replicas(stage, options)
   local device <const> = stage.devices[1]
   local list <const> = core.array {}

@@ -30,7 +30,7 @@ end
 
 local function render(title, rows)
   if #rows == 0 then return "" end
-  return grid.render({ { title, "", "share", "formula", "section" }, table.unpack(rows) }, { right = { 2, 3 } }) .. "\n"
+  return grid.render({ { title, "", "share", "formula", "FORMULAS.md" }, table.unpack(rows) }, { right = { 2, 3 } }) .. "\n"
 end
 
 --- One stage; gives its text, and notes the constants that its terms took.

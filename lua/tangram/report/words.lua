@@ -6,7 +6,7 @@ local words <const> = {}
 --- 1234567 as 1,234,567
 ---@param n integer|number
 function words.thousands(n)
-  local digits = ("%d"):format(n // 1)
+  local digits = ("%.0f"):format(n // 1)
   while true do
     local more <const>, count <const> = digits:gsub("^(%d+)(%d%d%d)", "%1,%2")
     digits = more
