@@ -64,6 +64,16 @@ static tg_status number_classes(tg_run *run, tg_pair *pairs, tg_error *err)
     return status;
 }
 
+enum { MANY_PAIRS = 20000 };
+
+/* Is a pair worth asking for? Where there are many, as with atoms below layers, only if the slice can stand in a whole
+ * sequence: at each end that it leaves open stands another island. Where they are few, the others' answers tell what is
+ * short of memory, and serve a larger cluster out of a store. */
+static bool is_listed(const tg_problem *problem, size_t count, int first, int last)
+{
+    return count <= MANY_PAIRS || (first > 0) + (last < problem->atom_count) < problem->island_count;
+}
+
 tg_status tg_run_list_pairs(tg_run *run, tg_error *err)
 {
     const tg_problem *problem = run->problem;
@@ -76,7 +86,7 @@ tg_status tg_run_list_pairs(tg_run *run, tg_error *err)
         return tg_fail(err, TG_EMEMORY, "out of memory");
     for (int first = 0; first < problem->atom_count; first++)
         for (int last = first + 1; last <= problem->atom_count; last++)
-            for (int island = 0; island < problem->island_count; island++)
+            for (int island = 0; island < problem->island_count && is_listed(problem, count, first, last); island++)
                 pairs[run->pair_count++] = (tg_pair){.island = island, .first = first, .last = last};
     run->pairs = pairs;
     return number_classes(run, pairs, err);

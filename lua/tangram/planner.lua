@@ -48,7 +48,8 @@ planner.fields = {
     doc = "pruning policies, first to last",
   },
   objective = { type = "enum", values = { "simulated", "paper" }, default = "simulated", doc = "what is minimised" },
-  p2p = { type = "enum", values = { "overlapped", "blocking" }, default = "overlapped", doc = "transfers between stages" },
+  p2p = { type = "enum", values = { "overlapped", "blocking" },
+    doc = "transfers between stages; default: as the target does them, overlapped without one" },
   warmup = { type = "enum", values = { "1f1b", "auto" }, default = "1f1b", doc = "microbatches in flight" },
   gap = { type = "number", min = 0, max = 0.99, default = 0.005, doc = "fraction from the optimum at which to stop" },
   time_limit_s = { type = "number", above = 0, doc = "seconds after which the best so far is taken" },
@@ -162,6 +163,7 @@ function planner.setting(spec)
   if not precision then error(note, 0) end
   setting.training.precision = precision
   warn { note }
+  spec.p2p = spec.p2p or setting.rules and setting.rules.waits_for_transfers and "blocking" or "overlapped"
   if setting.rules and setting.rules.one_attention then for_attention(setting, spec.target) end
   setting.atoms, setting.own_atoms = atoms_of(setting.model, setting.training, spec, setting.parallelizer)
   if setting.rules and (setting.own_atoms or spec.granularity ~= "layer") then

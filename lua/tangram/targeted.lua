@@ -58,11 +58,12 @@ local function may_fit(problem, sight, policy, microbatches)
   return #lists > 0 and least_sum(lists, #problem.atoms) * ROUNDED <= room
 end
 
---- A mode made ready: its problem, and what is known of it before any search.
-local function prepare(mode, problem)
-  local one <const> = { mode = mode, problem = problem, bounds_s = {}, least_s = 0, dropped = {} }
+--- A mode made ready: its problem, and what is known of it before any search. All its plans take known_s at least.
+local function prepare(mode, problem, known_s, order)
+  local one <const> = { mode = mode, problem = problem, bounds_s = {}, least_s = known_s, dropped = {}, order = order }
   local bounded <const>, infeasible <const> = policy_of(problem, "bounded"), policy_of(problem, "infeasible")
   local policy <const> = bounded or infeasible
+  for _, microbatches in ipairs(problem.microbatches) do one.bounds_s[microbatches] = known_s end
   if not policy then return one end
   local sight <const>, kept <const> = problem.sight(policy), {}
   one.least_s = math.huge
@@ -74,7 +75,7 @@ local function prepare(mode, problem)
       one.dropped[#one.dropped + 1] = "infeasible"
     else
       kept[#kept + 1] = microbatches
-      one.bounds_s[microbatches] = bounded and least_s or 0
+      one.bounds_s[microbatches] = math.max(known_s, bounded and least_s or 0)
       one.least_s = math.min(one.least_s, one.bounds_s[microbatches])
     end
   end
@@ -98,7 +99,7 @@ local function cut(one, outcome, gap)
   local best_s <const> = outcome.best and outcome.best.best.time_s or math.huge
   local kept <const>, reasons <const> = {}, one.dropped
   for _, microbatches in ipairs(one.problem.microbatches) do
-    local least_s <const> = one.bounds_s[microbatches] or 0
+    local least_s <const> = one.bounds_s[microbatches]
     if least_s < best_s * (1 - gap) or best_s == math.huge then
       kept[#kept + 1] = microbatches
     else
@@ -109,6 +110,17 @@ local function cut(one, outcome, gap)
   one.problem.microbatches, one.dropped = kept, {}
   count(outcome, one.problem, reasons)
   return #kept > 0
+end
+
+--- Is a mode to be searched after another? Those with the least bound come first, of about equal ones those with large stages,
+--- which are searched quickest: an early best time cuts the others short.
+local function later(a, b)
+  local function step(one) return one.least_s > 0 and one.least_s < math.huge and math.log(one.least_s, 1.25) // 1 or one.least_s end
+  if step(a) ~= step(b) then return step(a) > step(b) end
+  local x <const>, y <const> = a.mode.gpus or 0, b.mode.gpus or 0
+  if x ~= y then return x < y end
+  if a.least_s ~= b.least_s then return a.least_s > b.least_s end
+  return a.order > b.order
 end
 
 --- The stages of a plan, as tangram.targets looks at them.
@@ -138,26 +150,22 @@ end
 ---@param search fun(problem: tangram.Problem): table? one search with the outcome's cutoff; nil: out of time
 function targeted.search(setting, partition, outcome, problem_of, search)
   local rules <const>, gap <const> = setting.rules, setting.spec.gap
-  local function ready(modes)
-    local list <const> = {}
-    for i, mode in ipairs(modes) do
-      list[i] = prepare(mode, problem_of(mode))
-      list[i].order = i
+  local waiting <const>, made = {}, 0
+  local function add(modes, least_s)
+    for _, mode in ipairs(modes) do
+      made = made + 1
+      waiting[#waiting + 1] = prepare(mode, problem_of(mode), least_s, made)
     end
-    table.sort(list, function(a, b) -- the last is taken first
-      if a.least_s ~= b.least_s then return a.least_s > b.least_s end
-      return a.order > b.order
-    end)
-    return list
+    table.sort(waiting, later)
   end
-  local waiting <const> = ready(targets.roots(setting.spec.target, rules, partition.islands, setting.model))
+  add(targets.roots(setting.spec.target, rules, partition.islands, setting.model), 0)
   while #waiting > 0 and not outcome.stopped do
     local one <const> = table.remove(waiting)
     local result <const> = cut(one, outcome, gap) and search(one.problem)
     local parts <const> = result and result.found
       and targets.branch(rules, one.mode, stages_of(one.problem, result.best), setting.model)
     if parts then
-      table.move(ready(parts), 1, #parts, #waiting + 1, waiting)
+      add(parts, result.bound_s)
     elseif result then
       outcome.bound_s = math.min(outcome.bound_s, result.bound_s)
       if result.found then outcome.best, outcome.partition, outcome.problem = result, partition, one.problem end

@@ -280,6 +280,41 @@ describe("the adapter aceso", function()
   end
 end)
 
+describe("tangram plan by the database", function()
+  it("cuts between operators where asked, at the originals' times; between layers or halves else, which is slower", function()
+    if not golden(GOLDENS[1]) then return pending "no shared data" end
+    local planner <const> = require "tangram.planner"
+    for _, case in ipairs { { "1_3B_4gpu_12g", hidden = 2048 }, { "2_6B_8gpu_28g", hidden = 2560 } } do
+      local g <const> = golden(case[1])
+      local from <const>, imported <const> = g.input, database(g.input.data, g.input.size)
+      local function planned(cut_operators, granularity)
+        return assert(planner.plan {
+          model = { family = "gpt2", layers = from.layers, hidden = case.hidden, heads = 32, vocab = 51200, positions = 2048 },
+          cluster = { nodes = { { name = "v", gpu = "v100-sxm2-32", gpus = from.gpus, memory_bytes = from.memory_limit_mib * MiB } } },
+          training = { global_batch = from.global_batch, seq_len = 2048, precision = "fp16", memory_margin = 0,
+            microbatches = { min = g.best_plan.micro_batches, max = g.best_plan.micro_batches } },
+          parallelizer = { name = "aceso", options = { database = imported, operators = cut_operators } },
+          cost = { name = "aceso", options = { database = imported } }, granularity = granularity, gap = 0,
+        })
+      end
+      local plan <const> = planned(true)
+      local atoms, inside = 0, false
+      for i, stage in ipairs(plan.stages) do
+        assert.equal(atoms, stage.first)
+        atoms = stage.last
+        -- the embedding, then 13 operators a layer
+        inside = inside or i < #plan.stages and (stage.last - 1) % 13 ~= 0
+      end
+      assert.equal(13 * from.layers + 3, atoms)
+      assert.is_true(inside)
+      -- the original counts each border at both its stages, Tangram sends beside compute
+      assert.near(g.expected.iteration_ms / 1e3, plan.time_s, 0.02 * plan.time_s)
+      local halves_s <const>, layers_s <const> = planned(false, "half").time_s, planned(false).time_s
+      assert.is_true(plan.time_s < halves_s and halves_s < layers_s)
+    end
+  end)
+end)
+
 describe("tangram.input.aceso", function()
   local folder
   before_each(function() folder = support.folder() end)

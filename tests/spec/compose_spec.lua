@@ -68,8 +68,11 @@ describe("composition against brute force", function()
   it("does so with more atoms and islands, and with deeper warm-ups", function()
     for seed = 2001, 2000 + support.scale(5000) do
       local auto <const> = seed % 2 == 0
-      check(seed, { atoms = 8, islands = 4, plans = auto and 12 or 16, stages = 2, microbatches = auto and 10 or 24 },
+      check(seed, { atoms = 8, islands = 4, plans = auto and 12 or 16, stages = 2, microbatches = auto and 10 or 40 },
         { p2p = p2ps[seed // 2 % 2 + 1], warmup = auto and "auto" or "1f1b" })
+    end
+    for seed = 7001, 7000 + support.scale(400) do -- there are few depths to list where there are few stages
+      check(seed, { atoms = 8, islands = 2, stages = 1 }, { p2p = p2ps[seed % 2 + 1], warmup = "auto" })
     end
   end)
 
@@ -418,6 +421,20 @@ describe("tangram compose", function()
     assert.is_nil(printed.stats)
     assert.equal(out, select(2, support.run "tangram compose --generate 5,12,3,2 --gap 0 --top 2 --json -"))
     assert.is_number(core.json_decode(select(2, support.run "tangram compose --generate 5,12,3,2 --json - --stats")).stats.compose_s)
+  end)
+
+  it("writes the instance that it would compose", function()
+    local folder <const> = support.folder()
+    finally(function() support.remove(folder) end)
+    local status <const>, out <const> = support.run "tangram compose --generate 5,12,3,2 --write -"
+    assert.equal(0, status)
+    assert.equal(core.generate(5, 12, 3, 2) .. "\n", out)
+    assert.equal(0, (support.run("tangram compose --generate 5,12,3,2 --write " .. folder .. "/five.json")))
+    local line <const> = "tangram compose %s --gap 0 --json -"
+    assert.equal(select(2, support.run(line:format "--generate 5,12,3,2")), select(2, support.run(line:format(folder .. "/five.json"))))
+    assert.equal(2, (support.run("tangram compose " .. folder .. "/five.json --write -")))
+    assert.equal(2, (support.run("tangram compose --generate 5,0,3,2 --write -")))
+    assert.equal(2, (support.run("tangram compose --generate 5,12,3,2 --write " .. folder .. "/absent/five.json")))
   end)
 
   it("gives what it has found when it is interrupted", function()

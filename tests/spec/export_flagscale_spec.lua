@@ -86,6 +86,42 @@ describe("export to FlagScale", function()
     end
   end)
 
+  it("writes the shapes that FlagScale runs in its own tests", function()
+    --- A stage a node: { tp, dp, layers, ep }.
+    local function shape(rows, changes)
+      local spec <const> = { nodes = {}, islands = {}, stages = {} }
+      for s, row in ipairs(rows) do
+        local tp <const>, dp <const>, layers <const>, ep <const> = table.unpack(row)
+        local node <const>, indices <const> = ("n%d"):format(s), {}
+        for i = 1, tp * dp do indices[i] = i - 1 end
+        spec.nodes[s], spec.islands[s] = { node, "a100-pcie-80", tp * dp }, { ("i%d"):format(s), { node } }
+        spec.stages[s] = { island = ("i%d"):format(s), gpus = { { node, indices } }, layers = layers,
+          strategy = { tp = tp, dp = dp, ep = ep, sp = tp > 1, zero = dp > 1 and 1 or 0 } }
+      end
+      for name, value in pairs(changes) do spec[name] = value end
+      local plan <const> = plans.make(spec)
+      local stages <const>, train <const> = read(plan)
+      assert.same(wanted(plan), stages)
+      return train.system.hetero, train.model
+    end
+    local unlike_tp <const> = shape({ { 2, 1, 6 }, { 4, 1, 2 }, { 2, 1, 4 } },
+      { model = plans.model { layers = 12 }, global_batch = 32, microbatches = 32 })
+    assert.same({ 2, 1, 1, 1, 1, 4, 1, 1, 1, 1, 2, 1, 1, 1, 1 }, unlike_tp.hetero_process_meshes)
+    local unlike_dp <const>, model <const> = shape({ { 2, 1, 2 }, { 2, 2, 4 }, { 1, 2, 2 } },
+      { model = plans.model { layers = 8 }, global_batch = 1024, microbatches = 256 })
+    assert.same({ 2, 1, 1, 1, 1, 2, 1, 1, 2, 1, 1, 1, 1, 2, 1 }, unlike_dp.hetero_process_meshes)
+    assert.same({ 4, 1024 }, { model.micro_batch_size, model.global_batch_size })
+    local shared <const> = shape({ { 1, 2, 4 }, { 1, 4, 4 } },
+      { model = plans.model { layers = 8, tied = true }, global_batch = 64, microbatches = 8 })
+    assert.same({ 1, 1, 1, 2, 1, 1, 1, 1, 4, 1 }, shared.hetero_process_meshes)
+    assert.is_true(shared.use_partial_reduce_for_shared_embedding)
+    local experts <const> = shape({ { 1, 4, 11, 2 }, { 1, 2, 6, 2 }, { 1, 2, 7, 2 } }, { global_batch = 64, microbatches = 16,
+      model = plans.model { family = "qwen3_moe", experts = 8, experts_per_token = 2, expert_ffn = 1024 } })
+    assert.same({ 1, 1, 2, 4, 1, 1, 1, 2, 2, 1, 1, 1, 2, 2, 1 }, experts.hetero_process_meshes)
+    assert.same({ 1, 1, 1 }, experts.expert_tensor_parallel_size_per_process_mesh)
+    assert.same({ 11, 6, 7 }, experts.hetero_pipeline_layer_split)
+  end)
+
   it("is YAML and shell to their own parsers", function()
     if os.execute "python3 -c 'import yaml' 2>/dev/null" ~= true then return pending "python3 has no yaml" end
     local folder <const> = support.folder()

@@ -66,7 +66,7 @@ describe("target", function()
       local free <const> = planner.plan(case[2])
       assert.near(best_s[false], free and free.time_s or math.huge, 1e-12)
       for _, name in ipairs(runtimes) do
-        local plan <const> = planner.plan(with(case[2], { target = name }))
+        local plan <const> = planner.plan(with(case[2], { target = name, p2p = "overlapped" }))
         assert.near(best_s[name], plan and plan.time_s or math.huge, 1e-12 * best_s[false], name)
         if plan then
           assert.equal(name, plan.target)
@@ -77,6 +77,13 @@ describe("target", function()
       end
     end)
   end
+
+  it("has stages wait for transfers where the runtime does, unless asked otherwise", function()
+    for name, p2p in pairs { megatron = "blocking", flagscale = "blocking", deepspeed = "overlapped" } do
+      assert.equal(p2p, assert(planner.plan(with(small(2.6, 1.6), { target = name }))).p2p)
+    end
+    assert.equal("overlapped", assert(planner.plan(with(small(2.6, 1.6), { target = "megatron", p2p = "overlapped" }))).p2p)
+  end)
 
   it("plans 4 A100 and 8 V100 for Megatron as three stages of 4 GPUs", function()
     local plan <const> = assert(planner.plan(with(twelve(), { target = "megatron" })))

@@ -4,9 +4,11 @@ local core <const> = require "tangram.core"
 local function parser()
   local p <const> = require "argparse" ("tangram compose", "Compose partial plans into the best pipeline.",
     "Example: tangram compose problem.json --gap 0 --top 3 --json -\n" ..
-    "         tangram compose --generate 1,42,4,4     (seed, atoms, islands, plans a pair[, kinds of islands])")
+    "         tangram compose --generate 1,42,4,4     (seed, atoms, islands, plans a pair[, kinds of islands])\n" ..
+    "         tangram compose --generate 1,42,4,4 --write problem.json")
   p:argument("file", "a tangram.instance/1 file, - for standard input"):args "?"
   p:option("--generate", "compose a random instance: SEED,ATOMS,ISLANDS,VARIANTS[,KINDS]")
+  p:option("--write", "write the generated instance to FILE, - for standard output, and don't compose it"):argname "FILE"
   p:option("--objective"):choices { "simulated", "paper" }:default "simulated"
   p:option("--p2p"):choices { "overlapped", "blocking" }:default "overlapped"
   p:option("--warmup"):choices { "1f1b", "auto" }:default "1f1b"
@@ -45,16 +47,39 @@ local function to_file(result, with_stats)
   }
 end
 
+--- The numbers of --generate, or nil, why.
+local function numbers_of(args)
+  local numbers <const> = {}
+  for field in (args.generate .. ","):gmatch "([^,]*)," do
+    numbers[#numbers + 1] = math.tointeger(field) or -1
+  end
+  if #numbers < 4 or #numbers > 5 then
+    return nil, "--generate: expected SEED,ATOMS,ISLANDS,VARIANTS[,KINDS], got '" .. args.generate .. "'"
+  end
+  return numbers
+end
+
+--- Writes the generated instance; the exit status.
+local function write(args)
+  local numbers <const>, refused <const> = numbers_of(args)
+  if not numbers then return fail(2, refused) end
+  local text <const>, why <const> = core.generate(table.unpack(numbers))
+  if not text then return fail(2, why) end
+  if args.write == "-" then
+    print(text)
+    return 0
+  end
+  local file <close>, unwritable <const> = io.open(args.write, "wb")
+  if not file then return fail(2, unwritable) end
+  file:write(text, "\n")
+  return 0
+end
+
 --- The instance as core.compose takes it, or nil, why.
 local function instance_of(args)
   if args.generate then
-    local numbers <const> = {}
-    for field in (args.generate .. ","):gmatch "([^,]*)," do
-      numbers[#numbers + 1] = math.tointeger(field) or -1
-    end
-    if #numbers < 4 or #numbers > 5 then
-      return nil, "--generate: expected SEED,ATOMS,ISLANDS,VARIANTS[,KINDS], got '" .. args.generate .. "'"
-    end
+    local numbers <const>, refused <const> = numbers_of(args)
+    if not numbers then return nil, refused end
     return { seed = numbers[1], atoms = numbers[2], islands = numbers[3], variants = numbers[4], kinds = numbers[5] }
   end
   if args.file == "-" then return io.read "a" end
@@ -77,6 +102,8 @@ return {
     local ok <const>, args = parser():pparse(arguments)
     if not ok then return fail(2, tostring(args)) end
     if (args.file == nil) == (args.generate == nil) then return fail(2, "expected either a file or --generate (see --help)") end
+    if args.write and not args.generate then return fail(2, "--write goes with --generate (see --help)") end
+    if args.write then return write(args) end
     local instance <const>, unreadable <const> = instance_of(args)
     if not instance then return fail(2, unreadable) end
     local result <const>, why <const> = core.compose(instance, {

@@ -26,7 +26,7 @@ flagscale.options = {
 flagscale.rules = {
   cp_one = true, ep_all_or_none = true, one_zero = true, max_zero = 1, selective_all_or_none = true, min_layers = 1,
   whole_layers = true, tied_tp_equal = true, tied_dp_divides = true, no_split_hosts = true, no_fsep = true, no_offload = true,
-  one_attention = true,
+  one_attention = true, waits_for_transfers = true,
 }
 
 --- Does one global setting or, with the backend that has them, a list by stage give what is planned?

@@ -46,6 +46,7 @@ output.rules = {
   tied_one_stage = flag "tied embeddings: one stage for the whole model (T4)",
   no_fp16 = flag "16-bit training is bf16 (D3)", no_fp8 = flag "no training in fp8 (D3)",
   one_attention = flag "one attention implementation, which every GPU has (D2)",
+  waits_for_transfers = flag "stages wait for the transfers between them: p2p is blocking unless asked otherwise (P2)",
   one_vendor = flag "GPUs of one vendor (V1)",
   equal_hosts = flag "the same number of processes on every node (N1)",
   no_split_hosts = flag "a node's stages are neighbours in the pipeline (P1)",

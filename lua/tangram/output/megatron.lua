@@ -18,6 +18,7 @@ megatron.options = {
 megatron.rules = {
   equal_gpus = true, one_tp = true, one_dp = true, one_cp = true, one_ep = true, one_zero = true, max_zero = 1,
   one_recompute = true, whole_layers = true, one_vendor = true, no_fsep = true, no_offload = true, one_attention = true,
+  waits_for_transfers = true,
 }
 
 function megatron.prepare(plan, options, where)
