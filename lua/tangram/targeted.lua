@@ -162,13 +162,18 @@ function targeted.search(setting, partition, outcome, problem_of, search)
   while #waiting > 0 and not outcome.stopped do
     local one <const> = table.remove(waiting)
     local result <const> = cut(one, outcome, gap) and search(one.problem)
-    local parts <const> = result and result.found
-      and targets.branch(rules, one.mode, stages_of(one.problem, result.best), setting.model)
+    local function parts_for(choice) return targets.branch(rules, one.mode, stages_of(one.problem, choice), setting.model) end
+    local parts <const> = result and result.found and parts_for(result.best)
     if parts then
       add(parts, result.bound_s)
     elseif result then
       outcome.bound_s = math.min(outcome.bound_s, result.bound_s)
-      if result.found then outcome.best, outcome.partition, outcome.problem = result, partition, one.problem end
+      if result.found then
+        outcome.best, outcome.partition, outcome.problem = result, partition, one.problem
+        for i = #result.top, 1, -1 do -- of those that are listed beside the best, some may break a rule
+          if parts_for(result.top[i]) then table.remove(result.top, i) end
+        end
+      end
     end
   end
   if outcome.stopped then outcome.bound_s = 0 end

@@ -59,6 +59,12 @@ describe("target", function()
     { "block recompute", small(2.6, 1.6) }, { "one stage recomputes more", small(1.6, 1.6) },
   }
   cases[2][2].training.microbatches = { min = 4, max = 4 }
+  -- of unlike layers, with experts; FSEP is no runtime's
+  local experts <const> = small(2.4, 2, { family = "mixtral", ffn = 2048, experts = 2, experts_per_token = 2, expert_ffn = 1024,
+    layer_mlp = { "dense", "moe", "moe" }, positions = 0, tied = true })
+  experts.training.microbatches = { min = 4, max = 4 }
+  experts.parallelizer = { name = "exact", options = { fsep = false } }
+  cases[3] = { "experts", experts }
   for i = support.scale(#cases) + 1, #cases do cases[i] = nil end
   for _, case in ipairs(cases) do
     it("gives the best of all plans that the runtime can run: " .. case[1], function()
@@ -147,7 +153,9 @@ describe("target", function()
 
   for _, name in ipairs(runtimes) do
     it("gives plans that can be exported: " .. name, function()
-      local plan <const> = assert(planner.plan(with(twelve(), { target = name })))
+      local spec <const> = with(small(2.6, 1.6), { target = name })
+      spec.training.microbatches = { min = 3, max = 3 }
+      local plan <const> = assert(planner.plan(spec))
       local folder <const> = support.folder()
       local path <const> = support.write(folder .. "/plan.json", plan_file.encode(plan))
       local own <const> = name == "torchtitan" and "--set module=mine --set config=mine" or "" -- it knows models by name
@@ -170,6 +178,16 @@ describe("target", function()
     spec.model.tied = true
     local _, other <const> = planner.plan(with(spec, { target = "flagscale" }))
     assert.is_truthy(other:find("its rule of equal tp of the ends", 1, true), other)
+  end)
+
+  it("lists only plans that the runtime can run", function()
+    local spec <const> = with(small(1.6, 1.6), { target = "megatron", top = 50 })
+    spec.training.microbatches = { min = 4, max = 4 }
+    local plan <const> = assert(planner.plan(spec))
+    assert.equal(plan.time_s, plan.top[1].time_s)
+    spec.target = nil
+    local free <const> = assert(planner.plan(spec))
+    assert.is_true(#plan.top < #free.top)
   end)
 
   it("is refused for an unknown runtime and for halves of layers", function()
