@@ -76,8 +76,8 @@ local function precision_of(text)
 end
 
 local RECOMPUTE <const> = { { "full", "full" }, { "uniform", "full" }, { "block", "full" }, { "sel", "selective" }, { "^op", "selective" },
-  { "^no", "none" }, { "^off", "none" }, { "^false", "none" }, { "^0$", "none" }, { "^unknown", "none" }, { "^yes", "full" }, { "^on", "full" }, { "^true", "full" },
-  { "^1$", "full" } }
+  { "^no", "none" }, { "^off", "none" }, { "^false", "none" }, { "^0$", "none" }, { "^unknown", "none" }, { "^yes", "full" },
+  { "^on", "full" }, { "^true", "full" }, { "^1$", "full" } }
 local function recompute_of(text)
   return first_of(RECOMPUTE, text) or error(("recompute: got '%s', expected none, selective or full"):format(text), 0)
 end
