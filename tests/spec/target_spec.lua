@@ -162,6 +162,9 @@ describe("target", function()
       local status <const>, _, err <const> = support.run(("tangram export %s --to %s %s -o %s/out"):format(path, name, own, folder))
       support.remove(folder)
       assert.equal(0, status, err)
+      local refused
+      for _, line in ipairs(plan.warnings) do refused = refused or line:match "^the export to %S+ is refused as it stands: (%u%d):" end
+      assert.equal(name == "torchtitan" and "M3" or nil, refused)
     end)
   end
 
