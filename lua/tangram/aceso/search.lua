@@ -24,7 +24,7 @@ search.options = {
   repair = { type = "boolean", default = false,
     doc = "more than the original has: trading tp for dp inside a stage, a last polish of the cuts, stages of any GPUs that lie well;"
       .. " with ctx.cost also ZeRO, context and expert parallelism" },
-  reuses = { type = "integer", default = 1, min = 0, doc = "times that an explored configuration may be a start again (5 in the original)" },
+  reuses = { type = "integer", default = 1, min = 0, doc = "times that an explored configuration may be a start again (originally 5)" },
 }
 
 local function spent(state)
