@@ -2,6 +2,7 @@
 --- is a count of evaluations, and the number of microbatches is given, so inc_mbs and dec_mbs choose each stage's uniform
 --- strategy anew. Times come from the chosen cost model or, with the option `database`, from Aceso's own profiles of operators,
 --- whose recompute is chosen operator by operator; such a stage says "selective". Without `repair` a stage has dp and tp alone.
+--- It climbs from one start within a budget, so with more memory it may find a worse plan (`heuristic`); `exact` can't.
 ---
 ---     local database <const> = require("tangram.input.aceso").read("profiles/v100-large", "2_6B")   -- in a recipe
 ---     parallelizer = { name = "aceso", options = { database = database } }

@@ -299,6 +299,16 @@ local function tell_of_unfit(setting)
   end
 end
 
+--- What the runtime refuses whatever the plan, such as a model that it does not know.
+local function tell_of_refusals(plan, name)
+  local result <const> = require("tangram.output").render(core.json_decode(plans.encode(plan)), name)
+  for _, finding in ipairs(result.findings) do
+    if finding.fatal then
+      table.insert(plan.warnings, ("the export to %s is refused as it stands: %s: %s"):format(name, finding.code, finding.text))
+    end
+  end
+end
+
 --- What came of the store goes to standard error alone: whoever answered, the plan is the same.
 local function tell_of_store(setting, hooks)
   local counts <const> = setting.store:counts()
@@ -329,6 +339,7 @@ function planner.plan(spec, hooks)
   local plan <const> = plans.build(setting, outcome)
   local right <const>, wrong <const> = core.plan_check(plans.encode(plan))
   if not right then error("internal: the plan does not pass its check: " .. wrong) end
+  if checked.target then tell_of_refusals(plan, checked.target) end
   return plan
 end
 

@@ -4,7 +4,8 @@
 --- `sp` of each stage; `spread_experts` (ep above 1); `zero`, the levels allowed where there is anything to share (dp·cp > 1);
 --- `selective` (true: each stage, false: none); `least_recomputed`, `most_recomputed`, numbers of layers recomputed in full by
 --- every stage, or all of its own if these are fewer; `first`, `last`: { tp =, dp = } of the pipeline's ends;
---- `kv_divides` (tp divides the KV heads); `min_layers`; `whole` (one stage for the whole model); `vendor` of the GPUs.
+--- `kv_divides` (tp divides the KV heads); `min_layers`; `whole` (one stage for the whole model); `vendor` of the GPUs; `without`,
+--- islands left out, by name.
 local target <const> = {}
 
 --- More layers than any stage has.
@@ -82,6 +83,7 @@ end
 ---@param island tangram.Island
 ---@return boolean
 function target.fits_on(mode, island)
+  if mode.without and mode.without[island.name] then return false end
   if mode.vendor and island.device.vendor ~= mode.vendor then return false end
   local gpus <const> = mode.gpus
   return not gpus or gpus <= island.gpus and (gpus <= island.gpus_per_node or gpus % island.gpus_per_node == 0)

@@ -128,13 +128,17 @@ local function stages_of(problem, best)
   local batch <const>, atoms <const> = problem.training.global_batch, problem.atoms
   local list <const> = { samples = batch // best.microbatches, global_batch = batch }
   for _, chosen in ipairs(best.plans) do
-    local first = chosen.first
-    for _, stage in ipairs(chosen.stages) do
+    local first, counts <const> = chosen.first, {}
+    for s, stage in ipairs(chosen.stages) do counts[s] = stage.gpus end
+    local places <const> = assert(problem.cluster:place(problem.islands[chosen.island], counts, chosen.idle))
+    for s, stage in ipairs(chosen.stages) do
       local last <const> = first + stage.atoms - 1
-      local has_embedding <const>, has_head <const> = first == 1, last == #atoms
+      local has_embedding <const>, has_head <const>, hosts <const> = first == 1, last == #atoms, {}
+      for i, range in ipairs(places[s]) do hosts[i] = range.machine end
       list[#list + 1] = {
         gpus = stage.gpus, strategy = stage.strategy, moe = strategies.has_moe(atoms, first, last),
         layers = stage.atoms - (has_embedding and 1 or 0) - (has_head and 1 or 0), has_embedding = has_embedding, has_head = has_head,
+        island = problem.islands[chosen.island].name, hosts = hosts,
       }
       first = last + 1
     end
@@ -162,13 +166,19 @@ function targeted.search(setting, partition, outcome, problem_of, search)
   while #waiting > 0 and not outcome.stopped do
     local one <const> = table.remove(waiting)
     local result <const> = cut(one, outcome, gap) and search(one.problem)
-    local parts <const> = result and result.found
-      and targets.branch(rules, one.mode, stages_of(one.problem, result.best), setting.model)
+    local function parts_for(choice) return targets.branch(rules, one.mode, stages_of(one.problem, choice), setting.model) end
+    local parts <const> = result and result.found and parts_for(result.best)
     if parts then
       add(parts, result.bound_s)
+      if parts.partial then outcome.bound_s = math.min(outcome.bound_s, result.bound_s) end
     elseif result then
       outcome.bound_s = math.min(outcome.bound_s, result.bound_s)
-      if result.found then outcome.best, outcome.partition, outcome.problem = result, partition, one.problem end
+      if result.found then
+        outcome.best, outcome.partition, outcome.problem = result, partition, one.problem
+        for i = #result.top, 1, -1 do -- of those that are listed beside the best, some may break a rule
+          if parts_for(result.top[i]) then table.remove(result.top, i) end
+        end
+      end
     end
   end
   if outcome.stopped then outcome.bound_s = 0 end

@@ -250,13 +250,37 @@ local breaks <const> = {
   end,
 }
 
+--- A host whose stages have others between them, and the islands that these are on; nil if there is none.
+local function split_host(stages)
+  local last <const>, islands_of <const>, found = {}, {}, nil
+  for s, stage in ipairs(stages) do
+    for _, host in ipairs(stage.hosts) do
+      islands_of[host] = islands_of[host] or {}
+      table.insert(islands_of[host], stage.island)
+      if last[host] and last[host] < s - 1 then found = found or host end
+      last[host] = s
+    end
+  end
+  return found, found and islands_of[found]
+end
+
 --- The modes that a mode falls into where its best plan breaks a rule; nil where it meets all.
 ---@param own table rules
 ---@param mode table
----@param stages table[] as for `meets`, front first; `samples` of a microbatch, `global_batch`
+---@param stages table[] as for `meets`, front first; each with `island` and `hosts` too; `samples` of a microbatch, `global_batch`
 ---@param model table
----@return table[]?
+---@return table[]? parts; `partial`: they don't hold all plans of the mode that meet the rules
 function targets.branch(own, mode, stages, model)
+  local split_on, names
+  if own.no_split_hosts then split_on, names = split_host(stages) end
+  if split_on then -- one of its islands is left out; that they may also be neighbours is not searched for
+    local parts <const>, seen <const> = { partial = true }, {}
+    for _, name in ipairs(names) do
+      if not seen[name] then parts[#parts + 1] = with(mode, { without = with(mode.without or {}, { [name] = true }) }) end
+      seen[name] = true
+    end
+    return parts
+  end
   for _, broken in ipairs(breaks) do
     local parts <const> = broken(own, mode, stages, model)
     if parts then return parts end

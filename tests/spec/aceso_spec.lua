@@ -309,8 +309,12 @@ describe("tangram plan by the database", function()
       assert.is_true(inside)
       -- the original counts each border at both its stages, Tangram sends beside compute
       assert.near(g.expected.iteration_ms / 1e3, plan.time_s, 0.02 * plan.time_s)
-      local halves_s <const>, layers_s <const> = planned(false, "half").time_s, planned(false).time_s
-      assert.is_true(plan.time_s < halves_s and halves_s < layers_s)
+      local layers_s <const> = planned(false).time_s
+      assert.is_true(plan.time_s < layers_s)
+      if from.gpus == 4 then -- once, for time's sake
+        local halves_s <const> = planned(false, "half").time_s
+        assert.is_true(plan.time_s < halves_s and halves_s < layers_s)
+      end
     end
   end)
 end)

@@ -58,7 +58,13 @@ describe("target", function()
   local cases <const> = {
     { "block recompute", small(2.6, 1.6) }, { "one stage recomputes more", small(1.6, 1.6) },
   }
-  cases[2][2].training.microbatches = { min = 4, max = 4 }
+  cases[1][2].training.microbatches, cases[2][2].training.microbatches = { min = 2, max = 2 }, { min = 4, max = 4 }
+  -- of unlike layers, with experts; FSEP is no runtime's
+  local experts <const> = small(2.4, 2, { family = "mixtral", ffn = 2048, experts = 2, experts_per_token = 2, expert_ffn = 1024,
+    layer_mlp = { "dense", "moe", "moe" }, positions = 0, tied = true })
+  experts.training.microbatches = { min = 4, max = 4 }
+  experts.parallelizer = { name = "exact", options = { fsep = false } }
+  cases[3] = { "experts", experts }
   for i = support.scale(#cases) + 1, #cases do cases[i] = nil end
   for _, case in ipairs(cases) do
     it("gives the best of all plans that the runtime can run: " .. case[1], function()
@@ -147,13 +153,18 @@ describe("target", function()
 
   for _, name in ipairs(runtimes) do
     it("gives plans that can be exported: " .. name, function()
-      local plan <const> = assert(planner.plan(with(twelve(), { target = name })))
+      local spec <const> = with(small(2.6, 1.6), { target = name })
+      spec.training.microbatches = { min = 3, max = 3 }
+      local plan <const> = assert(planner.plan(spec))
       local folder <const> = support.folder()
       local path <const> = support.write(folder .. "/plan.json", plan_file.encode(plan))
       local own <const> = name == "torchtitan" and "--set module=mine --set config=mine" or "" -- it knows models by name
       local status <const>, _, err <const> = support.run(("tangram export %s --to %s %s -o %s/out"):format(path, name, own, folder))
       support.remove(folder)
       assert.equal(0, status, err)
+      local refused
+      for _, line in ipairs(plan.warnings) do refused = refused or line:match "^the export to %S+ is refused as it stands: (%u%d):" end
+      assert.equal(name == "torchtitan" and "M3" or nil, refused)
     end)
   end
 
@@ -170,6 +181,32 @@ describe("target", function()
     spec.model.tied = true
     local _, other <const> = planner.plan(with(spec, { target = "flagscale" }))
     assert.is_truthy(other:find("its rule of equal tp of the ends", 1, true), other)
+  end)
+
+  it("leaves out an island of a node whose stages have others between them", function()
+    local rules <const> = targets.rules "flagscale"
+    local function stage(island, host)
+      return { island = island, hosts = { host }, gpus = 1, layers = 1, strategy = { dp = 1, tp = 1, cp = 1, ep = 1, zero = 0 } }
+    end
+    local model <const>, mode <const> = { tied = false }, { name = "flagscale", zero = { 0, 1 }, min_layers = 1 }
+    assert.is_nil(targets.branch(rules, mode, { stage("a", "m"), stage("b", "m"), stage("c", "n") }, model))
+    local parts <const> = targets.branch(rules, mode, { stage("a", "m"), stage("c", "n"), stage("b", "m") }, model)
+    assert.is_true(parts.partial)
+    assert.same({ { a = true }, { b = true } }, { parts[1].without, parts[2].without })
+    assert.equal(2, #parts)
+    local target <const> = require "tangram.target"
+    assert.is_false(target.fits_on(parts[1], { name = "a", device = {}, gpus = 1, gpus_per_node = 1 }))
+    assert.is_true(target.fits_on(parts[1], { name = "c", device = {}, gpus = 1, gpus_per_node = 1 }))
+  end)
+
+  it("lists only plans that the runtime can run", function()
+    local spec <const> = with(small(1.6, 1.6), { target = "megatron", top = 50 })
+    spec.training.microbatches = { min = 4, max = 4 }
+    local plan <const> = assert(planner.plan(spec))
+    assert.equal(plan.time_s, plan.top[1].time_s)
+    spec.target = nil
+    local free <const> = assert(planner.plan(spec))
+    assert.is_true(#plan.top < #free.top)
   end)
 
   it("is refused for an unknown runtime and for halves of layers", function()

@@ -69,6 +69,13 @@ describe("validate", function()
     assert.matches("^gpu: counts add up to 12, expected n_gpus = 8", one { gpu = "8xT4 + 4xV100-SXM2-16GB" }.reason)
   end)
 
+  it("takes a GPU's name without its form for SXM, and a memory size that the catalogue lacks as it is", function()
+    local a <const>, b <const> = one { gpu = "A100-40GB" }, one { gpu = "A100-SXM4-40GB" }
+    assert.equal(b.predicted_s, a.predicted_s)
+    assert.is_true(one({ gpu = "V100-32GB" }).predicted_s > a.predicted_s)
+    assert.equal(one({ gpu = "H100-SXM5-80GB" }).predicted_s, one({ gpu = "H100-SXM5-96GB" }).predicted_s)
+  end)
+
   it("a stage of unlike GPUs takes the slowest one's time and each one's memory", function()
     local mixed <const> = one { gpu = "4xV100-SXM2-16GB + 4xT4", gpus_per_node = 4, pp = 1, dp = 4 }
     local slow <const> = one { gpu = "T4", gpus_per_node = 4, pp = 1, dp = 4 }

@@ -6,12 +6,28 @@ local machine <const> = {}
 --- Types that sources name without their form or memory.
 local USUAL <const> = { A100 = "a100-sxm4-80", H100 = "h100-sxm", V100 = "v100-sxm2-16", B200 = "b200-sxm", H200 = "h200-sxm" }
 
+--- The catalogue's type for a name; one that states a memory size, but not the form, is taken for SXM, and one of a size that the
+--- catalogue lacks for its kin of another size.
+---@return table? gpu
+---@return string? why
+---@return integer? memory_bytes if it is not the catalogue's
+local function type_of(name)
+  local known <const>, why <const> = catalog.find_gpu(USUAL[name] or name)
+  local base <const>, gigabytes <const> = name:match "^(%w+.-)[%s%-]+(%d+)%s*GB"
+  if known or not base then return known, why end
+  local form <const> = catalog.find_gpu(("%s-SXM-%s"):format(base, gigabytes))
+  if form then return form end
+  local kin <const> = catalog.find_gpu(USUAL[base] or base)
+  return kin, why, kin and gigabytes * 2 ^ 30
+end
+
 local function record_of(name, gpus, nodes)
   local own <const> = gpus[name] or nodes[name]
-  local known <const>, why <const> = catalog.find_gpu(USUAL[name] or own and own.like or name)
+  local known <const>, why <const>, memory_bytes <const> = type_of(own and own.like or name)
   if not known and not own then error("gpu: " .. why, 0) end
   local record <const> = {}
   for field, value in pairs(known or {}) do record[field] = value end
+  record.memory_bytes = memory_bytes or record.memory_bytes
   for field, value in pairs(own or known and gpus[known.key] or {}) do record[field] = value end
   record.key = known and known.key or name
   record.intra = record.intra or record.link_bytes_per_s and not record.bridge and record.link_bytes_per_s or catalog.intra(record)

@@ -69,14 +69,15 @@ local function first_of(words, text)
   end
 end
 
-local PRECISIONS <const> = { { "fp8", "fp8" }, { "float8", "fp8" }, { "bf16", "bf16" }, { "fp16", "fp16" }, { "fp32", "fp32" },
-  { "tf32", "fp32" } }
+local PRECISIONS <const> = { { "fp8", "fp8" }, { "float8", "fp8" }, { "bf16", "bf16" }, { "bfloat16", "bf16" }, { "fp16", "fp16" },
+  { "float16", "fp16" }, { "fp32", "fp32" }, { "float32", "fp32" }, { "tf32", "fp32" } }
 local function precision_of(text)
   return first_of(PRECISIONS, text) or error(("precision: got '%s', expected bf16, fp16, fp8 or fp32"):format(text), 0)
 end
 
 local RECOMPUTE <const> = { { "full", "full" }, { "uniform", "full" }, { "block", "full" }, { "sel", "selective" }, { "^op", "selective" },
-  { "^no", "none" }, { "^off", "none" }, { "^false", "none" }, { "^0$", "none" }, { "^unknown", "none" } }
+  { "^no", "none" }, { "^off", "none" }, { "^false", "none" }, { "^0$", "none" }, { "^unknown", "none" }, { "^yes", "full" },
+  { "^on", "full" }, { "^true", "full" }, { "^1$", "full" } }
 local function recompute_of(text)
   return first_of(RECOMPUTE, text) or error(("recompute: got '%s', expected none, selective or full"):format(text), 0)
 end
