@@ -254,6 +254,7 @@ static int bound(lua_State *L)
     tg_chain chain;
     if (!tg_chain_make(arena, p.count, p.microbatches, p.p2p, &chain))
         return luaL_error(L, "out of memory");
+    chain.paced = true;
     tg_label label = {0};
     for (int s = p.count - 1; s >= 0; s--) {
         int depth = tg_least_depth(p.warmup ? p.warmup[s] : p.count - 1 - s, p.microbatches);

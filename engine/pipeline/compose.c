@@ -66,16 +66,17 @@ static tg_status prepare(tg_search *search, double limit, bool by_class, tg_erro
     return tg_tables_build(tables, limit, by_class, err);
 }
 
-/* Searches below the limit of living tables. A search that costs far more than tables is left for tables by class. */
+/* Searches below the limit of living tables. A search that costs more than building them is left for tables by class.
+ */
 static tg_status search_below(tg_search *search, bool *by_class, tg_error *err)
 {
-    enum { DIVE_WORK = 1 << 16, PATIENCE = 64, LEAST_WORK = 1 << 22 };
+    enum { DIVE_WORK = 1 << 16, LEAST_WORK = 1 << 20 };
     tg_tables *tables = search->tables;
     tg_status status = search->incumbent.count == 0 ? tg_search_dive(search, DIVE_WORK, err) : TG_OK;
     if (status != TG_OK)
         return status;
     const bool impatient = !*by_class && tg_tables_fit_by_class(tables);
-    status = tg_search_run(search, impatient ? PATIENCE * tables->work + LEAST_WORK : LONG_MAX, err);
+    status = tg_search_run(search, impatient ? tables->build_work + LEAST_WORK : LONG_MAX, err);
     if (search->outcome == TG_SPENT) {
         *by_class = true;
         tables->built = 0;

@@ -11,8 +11,10 @@ bool tg_depths_make(tg_arena *arena, int room, int microbatches, tg_p2p p2p, dou
     out->best = tg_arena_alloc(arena, count, sizeof *out->best);
     out->stages = tg_arena_alloc(arena, count, sizeof *out->stages);
     out->transfer_s = tg_arena_alloc(arena, count, sizeof *out->transfer_s);
-    return tg_chain_make(arena, room, microbatches, p2p, &out->chain) && out->depth && out->best && out->stages &&
-           out->transfer_s;
+    const bool fits = tg_chain_make(arena, room, microbatches, p2p, &out->chain) && out->depth && out->best &&
+                      out->stages && out->transfer_s;
+    out->chain.paced = true;
+    return fits;
 }
 
 static tg_status simulate(tg_depths *depths, int count, tg_error *err)

@@ -51,7 +51,9 @@ static waits find_waits(const tg_chain *chain)
         f = larger(f, chain->stage[u]->forward_s);
         b = larger(b, chain->stage[u]->backward_s);
         w = tg_least_depth(chain->least[u], B - 1);
-        most.pace = larger(most.pace, t + path + w * (larger(f, c) + larger(b, c)) + (B - w - 1) * chain->time_s[u]);
+        if (chain->paced)
+            most.pace =
+                larger(most.pace, t + path + w * (larger(f, c) + larger(b, c)) + (B - w - 1) * chain->time_s[u]);
         most.head = larger(most.head, t + path + w * f);
         most.tail = larger(most.tail, t + path + w * b);
         const int k = chain->most[s] - chain->least[u] + 1;

@@ -17,6 +17,7 @@ typedef struct {
 typedef struct {
     int count, room, microbatches;
     tg_p2p p2p;
+    bool paced; /* whether the pace bounds too (label.c); the search does without, for the sake of failed.h */
     const tg_stage_time **stage;
     double *time_s; /* f + b */
     double *transfer_s;

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* A step of the search costs several of the tables', a label several of both. */
-enum { REBUILD_SHARE = 4, LABEL_WORK = 8 };
+/* A step of the search costs several of the tables', a label hundreds. */
+enum { REBUILD_SHARE = 4, LABEL_WORK = 64 };
 
 tg_status tg_search_make(tg_arena *arena, tg_problem *problem, tg_tables *tables, tg_halt *halt, tg_search *out,
                          tg_error *err)

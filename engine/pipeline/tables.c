@@ -410,5 +410,7 @@ tg_status tg_tables_build(tg_tables *tables, double limit, bool by_class, tg_err
     tables->built = limit;
     tg_tables_suffix_pass(tables);
     tg_tables_front_pass(tables);
-    return finish(tables, err);
+    status = finish(tables, err);
+    tables->build_work = tables->work;
+    return status;
 }

@@ -57,10 +57,11 @@ typedef struct tg_tables {
     size_t values_count, values_room;
     double *scratch; /* (TG_LABEL_COLUMNS + 1) * most_stages */
     tg_fronts fronts;
-    double built;   /* limit that the rows and edges are made for; 0: of no use */
-    double limit;   /* at most that: the one of the values and fronts */
-    long work;      /* steps spent by the last build or tightening */
-    tg_death death; /* of the last build or tightening */
+    double built;    /* limit that the rows and edges are made for; 0: of no use */
+    double limit;    /* at most that: the one of the values and fronts */
+    long work;       /* steps spent by the last build or tightening */
+    long build_work; /* by the last build */
+    tg_death death;  /* of the last build or tightening */
 } tg_tables;
 
 tg_status tg_tables_make(tg_arena *arena, tg_problem *problem, tg_halt *halt, tg_tables *out, tg_error *err);
