@@ -7,13 +7,12 @@ bool tg_depths_make(tg_arena *arena, int room, int microbatches, tg_p2p p2p, dou
 {
     const size_t count = (size_t)room;
     *out = (tg_depths){.gap = gap, .budget = LONG_MAX};
-    out->most = tg_arena_alloc(arena, count, sizeof *out->most);
     out->depth = tg_arena_alloc(arena, count, sizeof *out->depth);
     out->best = tg_arena_alloc(arena, count, sizeof *out->best);
     out->stages = tg_arena_alloc(arena, count, sizeof *out->stages);
     out->transfer_s = tg_arena_alloc(arena, count, sizeof *out->transfer_s);
-    return tg_chain_make(arena, room, microbatches, p2p, &out->chain) && out->most && out->depth && out->best &&
-           out->stages && out->transfer_s;
+    return tg_chain_make(arena, room, microbatches, p2p, &out->chain) && out->depth && out->best && out->stages &&
+           out->transfer_s;
 }
 
 static tg_status simulate(tg_depths *depths, int count, tg_error *err)
@@ -30,42 +29,48 @@ static tg_status simulate(tg_depths *depths, int count, tg_error *err)
     return status;
 }
 
-/* The most that stage k may take over the depth of the stage behind it. */
-static int highest(const tg_depths *depths, int k, int behind)
+/* The range of stage i, front first, whose front neighbours' depths are chosen up to `chosen`: no deeper than the last
+ * of these, and with blocking p2p at most 2 a stage less. */
+static void range_of(const tg_depths *depths, const tg_chain *sequence, int i, int chosen, int *least, int *most)
 {
-    const bool tied = k > 0 && depths->chain.p2p == TG_BLOCKING && depths->most[k] > behind + 2;
-    return tied ? behind + 2 : depths->most[k];
+    const int k = sequence->count - 1 - i, front = chosen ? depths->depth[chosen - 1] : INT_MAX;
+    *least = sequence->least[k];
+    *most = sequence->most[k] < front ? sequence->most[k] : front;
+    if (chosen && depths->chain.p2p == TG_BLOCKING && front - 2 * (i - chosen + 1) > *least)
+        *least = front - 2 * (i - chosen + 1);
 }
 
-/* X of the whole: the chain with the stages in front of it, whose depths are at least that of its front stage. */
-static double whole_bound(tg_depths *depths, const tg_chain *sequence, tg_label label)
+/* X of the whole with the depths chosen so far; infinite if there are none for the others. */
+static double bound_of(tg_depths *depths, const tg_chain *sequence, int chosen)
 {
-    const int count = depths->chain.count, w = depths->chain.most[count - 1];
-    for (int k = count; k < sequence->count; k++) {
-        const int least = sequence->least[k] > w ? sequence->least[k] : w;
-        label =
-            tg_chain_push(&depths->chain, sequence->stage[k], sequence->transfer_s[k], least, depths->most[k], label);
+    tg_label label = {0};
+    depths->chain.count = 0;
+    for (int i = sequence->count - 1; i >= 0; i--) {
+        int least = depths->depth[i], most = least;
+        if (i >= chosen)
+            range_of(depths, sequence, i, chosen, &least, &most);
+        if (least > most)
+            return INFINITY;
+        const int k = sequence->count - 1 - i;
+        label = tg_chain_push(&depths->chain, sequence->stage[k], sequence->transfer_s[k], least, most, label);
     }
-    depths->chain.count = count;
     return label.x;
 }
 
-/* Chooses the depth of the next stage in front: no less than that behind it, and with blocking p2p at most 2 more. */
-static tg_status choose(tg_depths *depths, const tg_chain *sequence, tg_label behind, tg_halt *halt, tg_error *err)
+/* Chooses the depths from stage i on, from the front: there they matter most, as forwards of all stages behind pass. */
+static tg_status choose(tg_depths *depths, const tg_chain *sequence, int i, tg_halt *halt, tg_error *err)
 {
-    const int k = depths->chain.count, S = sequence->count;
-    if (k == S)
-        return simulate(depths, S, err);
-    const int next = k ? depths->chain.most[k - 1] : 0, low = sequence->least[k] > next ? sequence->least[k] : next;
+    if (i == sequence->count)
+        return simulate(depths, i, err);
+    int least, most;
+    range_of(depths, sequence, i, i, &least, &most);
     tg_status status = TG_OK;
-    for (int w = low; w <= highest(depths, k, next) && status == TG_OK && depths->simulated <= depths->budget; w++) {
+    for (int w = least; w <= most && status == TG_OK && depths->simulated <= depths->budget; w++) {
         if (tg_halted(halt, 16))
             break;
-        const tg_label label = tg_chain_push(&depths->chain, sequence->stage[k], sequence->transfer_s[k], w, w, behind);
-        depths->depth[S - 1 - k] = w;
-        if (whole_bound(depths, sequence, label) < depths->target)
-            status = choose(depths, sequence, label, halt, err);
-        depths->chain.count = k;
+        depths->depth[i] = w;
+        if (bound_of(depths, sequence, i + 1) < depths->target)
+            status = choose(depths, sequence, i + 1, halt, err);
     }
     return status;
 }
@@ -77,21 +82,14 @@ tg_status tg_depths_search(tg_depths *depths, const tg_chain *sequence, double t
     depths->target = target;
     depths->time_s = INFINITY;
     depths->simulated = 0;
-    depths->chain.count = 0;
-    for (int k = S - 1; k >= 0; k--) {
-        depths->stages[S - 1 - k] = *sequence->stage[k];
+    for (int i = 0; i < S; i++) {
+        const int k = S - 1 - i;
+        depths->stages[i] = *sequence->stage[k];
         if (k > 0)
-            depths->transfer_s[S - 1 - k] = sequence->transfer_s[k];
-        depths->depth[S - 1 - k] = sequence->least[k];
-        depths->most[k] =
-            k + 1 < S && depths->most[k + 1] < sequence->most[k] ? depths->most[k + 1] : sequence->most[k];
-        fixed &= depths->most[k] <= sequence->least[k];
+            depths->transfer_s[i] = sequence->transfer_s[k];
+        depths->depth[i] = sequence->least[k];
+        fixed &= sequence->most[k] <= sequence->least[k];
     }
     tg_status status = simulate(depths, S, err);
-    if (status != TG_OK || fixed)
-        return status;
-    for (int k = 0; k < S; k++) /* as deep as may be: often near the best */
-        depths->depth[S - 1 - k] = highest(depths, k, k ? depths->depth[S - k] : 0);
-    status = simulate(depths, S, err);
-    return status == TG_OK ? choose(depths, sequence, (tg_label){0}, halt, err) : status;
+    return status == TG_OK && !fixed ? choose(depths, sequence, 0, halt, err) : status;
 }

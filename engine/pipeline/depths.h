@@ -6,8 +6,7 @@
 #include "pipeline/label.h"
 
 typedef struct {
-    tg_chain chain;        /* the suffix with its depths chosen */
-    int *most;             /* rear first: no depth may exceed that of a stage in front */
+    tg_chain chain;
     int *depth;            /* front first */
     tg_stage_time *stages; /* of the sequence, front first */
     double *transfer_s;

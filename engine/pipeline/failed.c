@@ -4,7 +4,7 @@ enum { MOST_NUMBERS = 1 << 22, MOST_LOOKS = 48 };
 
 bool tg_failed_make(tg_arena *arena, const tg_problem *problem, tg_failed *out)
 {
-    *out = (tg_failed){.wanted = tg_arena_alloc(arena, 3 * (size_t)problem->most_stages + 2, sizeof(double))};
+    *out = (tg_failed){.wanted = tg_arena_alloc(arena, 6 * (size_t)problem->most_stages + 2, sizeof(double))};
     return out->wanted != NULL;
 }
 
@@ -27,7 +27,8 @@ bool tg_failed_clear(tg_failed *failed, size_t rows)
 /* Fills wanted; returns the count of numbers. The paper's estimate needs only latency and T. */
 static size_t describe(tg_failed *failed, const tg_problem *problem, const tg_chain *chain, const tg_label *label)
 {
-    double *to = failed->wanted, path = 0, f = 0, b = 0;
+    const int B = problem->microbatches;
+    double *to = failed->wanted, path = 0, f = 0, b = 0, c = 0;
     size_t count = 0;
     to[count++] = label->e;
     to[count++] = label->x;
@@ -42,7 +43,11 @@ static size_t describe(tg_failed *failed, const tg_problem *problem, const tg_ch
         to[count++] = path;
         to[count++] = f;
         to[count++] = b;
+        to[count++] = path + (B - tg_least_depth(chain->least[u], B - 1) - 1) * chain->time_s[u];
+        to[count++] = f > c ? f : c;
+        to[count++] = b > c ? b : c;
         path += 2 * chain->transfer_s[u];
+        c = chain->transfer_s[u] > c ? chain->transfer_s[u] : c;
     }
     return count;
 }

@@ -1,11 +1,12 @@
 /* Suffixes that were searched in vain, so that no worse ones are searched again. Private to the composer.
  *
  * Whatever stands in front, the bound of the whole (label.c) grows with: e and x of the suffix, and for each of its
- * stages u the path Σ (t + 2c) from its front to u, and the largest f and b on that path. (With the depths given by n,
- * head, tail and loop of every stage in front are maxima of sums of these with weights >= 0, and its own t counts B -
- * (left/k)(k-1) > 0 times against the loop.) So if every sequence that ends in suffix P has a bound of at least the
- * target, so has every sequence that ends in a suffix Q of the same row, n and front class that is no less than P in
- * all of these. Nothing is concluded about simulated times: a P of which some sequence was simulated is not entered. */
+ * stages u the path Σ (t + 2c) from its front to u, the largest f and b on that path, and for the pace the way to u and
+ * back + (B-w) t_u and the largest of f and c, of b and c. (With the depths given by n, head, tail, loop and pace of
+ * every stage in front are maxima of sums of these with weights >= 0, and its own t counts B - (left/k)(k-1) > 0 times
+ * against the loop.) So if every sequence that ends in suffix P has a bound of at least the target, so has every
+ * sequence that ends in a suffix Q of the same row, n and front class that is no less than P in all of these. Nothing
+ * is concluded about simulated times: a P of which some sequence was simulated is not entered. */
 #ifndef TG_PIPELINE_FAILED_H
 #define TG_PIPELINE_FAILED_H
 

@@ -27,24 +27,31 @@ bool tg_chain_make(tg_arena *arena, int room, int microbatches, tg_p2p p2p, tg_c
  * case of the last stage, where w_u = 0; u = s gives the stage's own work. The chain F_0 → B_0, jumps, serial steps,
  * F_{B-1} → B_{B-1} consists of dependencies in either kind of p2p.
  *
- * Where depths may be chosen, head and tail take the least, and what the stage does in the meantime the most; a jump
- * gains less the more microbatches it moves on, so k takes the most of s and the least of u. */
+ * Forwards reach u no faster than the slowest forward or transfer from s to u, p_f, and backwards s no faster than
+ * likewise p_b. So F_w(u) starts no sooner than w p_f after F_0 could; from there to the end of B_{B-1-w}(u) stage u
+ * has (B-w) t_u to do without a break, and B_{B-1} follows no sooner than w p_b later. With w = min(w_u, B-1), E(s) >=
+ * the way from s to u and back + w (p_f + p_b) + (B-w) t_u (pace), which deeper warm-ups only lengthen.
+ *
+ * Where depths may be chosen, head, tail and pace take the least, and what the stage does in the meantime the most; a
+ * jump gains less the more microbatches it moves on, so k takes the most of s and the least of u. */
 typedef struct {
-    double head, tail, loop;
+    double head, tail, loop, pace;
 } waits;
 
 static waits find_waits(const tg_chain *chain)
 {
     const int s = chain->count - 1, B = chain->microbatches, left = B - 2 - chain->most[s];
     const double t = chain->time_s[s];
-    double f = chain->stage[s]->forward_s, b = chain->stage[s]->backward_s, path = 0;
+    double f = chain->stage[s]->forward_s, b = chain->stage[s]->backward_s, path = 0, c = 0;
     int w = tg_least_depth(chain->least[s], B - 1);
-    waits most = {t + w * f, t + w * b, 0};
+    waits most = {t + w * f, t + w * b, 0, B * t};
     for (int u = s - 1; u >= 0; u--) {
         path += chain->time_s[u] + 2 * chain->transfer_s[u + 1];
+        c = larger(c, chain->transfer_s[u + 1]);
         f = larger(f, chain->stage[u]->forward_s);
         b = larger(b, chain->stage[u]->backward_s);
         w = tg_least_depth(chain->least[u], B - 1);
+        most.pace = larger(most.pace, t + path + w * (larger(f, c) + larger(b, c)) + (B - w - 1) * chain->time_s[u]);
         most.head = larger(most.head, t + path + w * f);
         most.tail = larger(most.tail, t + path + w * b);
         const int k = chain->most[s] - chain->least[u] + 1;
@@ -84,7 +91,7 @@ tg_label tg_chain_push(tg_chain *chain, const tg_stage_time *stage, double trans
     const waits wait = find_waits(chain);
     const double w = tg_least_depth(most, B - 1);
     const double idle1 = larger(0, wait.head - t - w * f), idle2 = larger(0, wait.tail - t - w * b);
-    double own = B * t + (B > most + 1 ? idle1 + idle2 + wait.loop : larger(idle1, idle2));
+    double own = larger(wait.pace, B * t + (B > most + 1 ? idle1 + idle2 + wait.loop : larger(idle1, idle2)));
     if (s > 0)
         own = larger(own, (B - 1) * c + t + 2 * c + larger(behind.head, behind.tail));
     if (chain->p2p == TG_BLOCKING)

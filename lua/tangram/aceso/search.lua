@@ -13,7 +13,7 @@ local FEWEST <const> = 8 -- evaluations that the smallest slice gets
 --- The option fields, for the adapter's schema.
 search.options = {
   evaluations = { type = "number", default = 0.5, above = 0,
-    doc = "configurations measured for each number of stages: so many for each of the model's atoms; slices get their share" },
+    doc = "configurations measured for each number of stages: so many for each of the model's atoms; slices their share, or 8" },
   moves = { type = "number", default = 1.5, min = 1, doc = "moves tried for each of them: most lead to what is known" },
   max_trials = { type = "integer", default = 100, min = 1, doc = "trials for each number of stages" },
   patience = { type = "integer", default = 20, min = 1,
@@ -24,7 +24,7 @@ search.options = {
   repair = { type = "boolean", default = false,
     doc = "more than the original has: trading tp for dp inside a stage, a last polish of the cuts, stages of any GPUs that lie well;"
       .. " with ctx.cost also ZeRO, context and expert parallelism" },
-  reuses = { type = "integer", default = 5, min = 0, doc = "times that an explored configuration may be a start again" },
+  reuses = { type = "integer", default = 1, min = 0, doc = "times that an explored configuration may be a start again (originally 5)" },
 }
 
 local function spent(state)
