@@ -6,7 +6,7 @@
 --- done, since every narrower one is a part of it; else it is split by the rule that the plan breaks (`branch`), and nothing
 --- is lost between the parts. All share the best time so far.
 local core <const> = require "tangram.core"
-local target <const> = require "tangram.target"
+local target <const> = require "tangram.target.stage"
 
 local targets <const> = {}
 
