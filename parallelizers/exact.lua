@@ -4,7 +4,7 @@
 --- equal content once.
 local core <const> = require "tangram.core"
 local strategies <const> = require "tangram.strategies"
-local target <const> = require "tangram.target"
+local target <const> = require "tangram.target.stage"
 
 local max <const>, min <const> = math.max, math.min
 

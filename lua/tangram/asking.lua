@@ -1,7 +1,7 @@
 --- Asks an adapter for the plans of a pair: core.enumerate's `plan`, in a worker's state.
 local costs <const> = require "tangram.cost"
 local strategies <const> = require "tangram.strategies"
-local target <const> = require "tangram.target"
+local target <const> = require "tangram.target.stage"
 
 local asking <const> = {}
 

@@ -160,7 +160,7 @@ local function explain_target(setting, deadline_s)
   end
   why = bites and ("%s: its rule of %s is in the way"):format(why, bites) or why .. ": several of its rules are in the way together"
   local others <const> = {}
-  for _, other in ipairs(require("tangram.targets").names()) do
+  for _, other in ipairs(require("tangram.target.branch").names()) do
     if other ~= name and core.clock_s() < deadline_s and fits(setting, function(own) own.target = other end, left_s()) then
       others[#others + 1] = other
     end

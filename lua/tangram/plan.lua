@@ -2,7 +2,7 @@
 local clusters <const> = require "tangram.cluster"
 local core <const> = require "tangram.core"
 local search <const> = require "tangram.search"
-local target <const> = require "tangram.target"
+local target <const> = require "tangram.target.stage"
 
 local plan <const> = {}
 

@@ -1,7 +1,7 @@
 --- The policies of a planning and its cost model's links, as core.enumerate asks them: under limits, and so that a faulty one
 --- costs nothing but what it would have dropped. A function that fails once is not called again, and the report says so.
 local core <const> = require "tangram.core"
-local target <const> = require "tangram.target"
+local target <const> = require "tangram.target.stage"
 
 local policies <const> = {}
 

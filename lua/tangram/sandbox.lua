@@ -86,7 +86,7 @@ end
 --- Modules of the library that plugins load for themselves, run anew in each plugin's environment.
 local open_modules <const> = {
   ["tangram.catalog"] = true, ["tangram.floors"] = true, ["tangram.profile"] = true, ["tangram.strategies"] = true,
-  ["tangram.target"] = true,
+  ["tangram.target.stage"] = true,
 }
 
 local function is_open(name)

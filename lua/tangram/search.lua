@@ -23,7 +23,7 @@ local search <const> = {}
 ---@field seconds number limit of a query, and of a policy's call
 ---@field memory_bytes number the same
 ---@field log fun(text: string) for the report
----@field target table? what each stage must be (tangram.target)
+---@field target table? what each stage must be (tangram.target.stage)
 ---@field unfit fun(what: string, count: integer)? told of plans that the target can't run
 ---@field note fun(text: string) where plugins' ctx.log goes
 

@@ -1,7 +1,7 @@
 --- The strategies of a stage: every (dp, tp, cp, ep) with dp·tp·cp = its GPUs that the model, the microbatch and the node
 --- allow, with each ZeRO level, FSEP, the kinds of recompute and of offload. Shared by adapters and pruning policies. Where the
 --- plan has a runtime as its target (ctx.target), only what that one can run.
-local target <const> = require "tangram.target"
+local target <const> = require "tangram.target.stage"
 
 local strategies <const> = {}
 

@@ -3,7 +3,7 @@ local every_plan <const> = require "tests.spec.fixtures.every_plan"
 local plan_file <const> = require "tangram.plan"
 local planner <const> = require "tangram.planner"
 local support <const> = require "tests.spec.support"
-local targets <const> = require "tangram.targets"
+local targets <const> = require "tangram.target.branch"
 
 local function with(spec, changes)
   local copy <const> = {}
@@ -194,7 +194,7 @@ describe("target", function()
     assert.is_true(parts.partial)
     assert.same({ { a = true }, { b = true } }, { parts[1].without, parts[2].without })
     assert.equal(2, #parts)
-    local target <const> = require "tangram.target"
+    local target <const> = require "tangram.target.stage"
     assert.is_false(target.fits_on(parts[1], { name = "a", device = {}, gpus = 1, gpus_per_node = 1 }))
     assert.is_true(target.fits_on(parts[1], { name = "c", device = {}, gpus = 1, gpus_per_node = 1 }))
   end)

@@ -150,7 +150,7 @@ local function read(text)
 end
 
 return grammar.reader {
-  kind = "gres-conf", summary = "Slurm's gres.conf", command = "cat /etc/slurm/gres.conf", limit_bytes = 4 << 20,
+  kind = "gres-conf", summary = "Slurm's gres.conf", command = "cat /etc/slurm/gres.conf", limit_bytes = 1 << 20,
   sniff = function(text)
     local head <const> = ("\n" .. text):lower()
     if head:find "%f[%w]state=" or head:find "%f[%w]cputot=" then return 0 end

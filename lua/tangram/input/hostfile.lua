@@ -76,7 +76,7 @@ end
 
 return grammar.reader {
   kind = "hostfile", summary = "hosts and slots of DeepSpeed, FlagScale, Open MPI, MPICH", command = "cat hostfile",
-  limit_bytes = 4 << 20,
+  limit_bytes = 1 << 20,
   sniff = function(text)
     local lines, right, telling = 0, 0, 0
     for _, line in grammar.lines(text:match "^(.*\n)" or text) do -- the last line may be cut

@@ -167,7 +167,7 @@ local function read(text)
 end
 
 return grammar.reader {
-  kind = "kubernetes", summary = "labels of Kubernetes nodes (JSON, YAML, --show-labels)", command = COMMAND, limit_bytes = 32 << 20,
+  kind = "kubernetes", summary = "labels of Kubernetes nodes (JSON, YAML, --show-labels)", command = COMMAND, limit_bytes = 16 << 20,
   sniff = function(text)
     if is_table(text) then return 0.9 end
     local labels <const> = text:find("nvidia.com/gpu", 1, true) or text:find("amd.com/gpu", 1, true)

@@ -72,7 +72,7 @@ local function read(text)
 end
 
 return grammar.reader {
-  kind = "ray", summary = "Ray's nodes and resources", command = COMMAND, limit_bytes = 32 << 20,
+  kind = "ray", summary = "Ray's nodes and resources", command = COMMAND, limit_bytes = 2 << 20,
   sniff = function(text)
     if text:find "Autoscaler status" then return 0.8 end
     return (text:find "[\"']NodeManagerHostname[\"']" or text:find '"resources_total"') and 0.9 or 0

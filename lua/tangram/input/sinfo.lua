@@ -88,7 +88,7 @@ local function read(text)
 end
 
 return grammar.reader {
-  kind = "sinfo", summary = "Slurm's nodes with their GPUs, by rows", command = HINT, limit_bytes = 8 << 20,
+  kind = "sinfo", summary = "Slurm's nodes with their GPUs, by rows", command = HINT, limit_bytes = 512 << 10,
   sniff = function(text)
     for _, line in grammar.lines(text) do
       if heading(line) then return 0.9 end

@@ -96,7 +96,7 @@ local function read(text)
 end
 
 return grammar.reader {
-  kind = "slurm-nodes", summary = "Slurm's nodes with their GPUs and states", command = COMMAND, limit_bytes = 32 << 20,
+  kind = "slurm-nodes", summary = "Slurm's nodes with their GPUs and states", command = COMMAND, limit_bytes = 4 << 20,
   sniff = function(text)
     local head <const> = "\n" .. text
     if not head:find "\n[ \t]*NodeName=%S" then return 0 end

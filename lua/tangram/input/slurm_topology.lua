@@ -144,7 +144,7 @@ end
 local function is_yaml(text) return ("\n" .. text):find "\n[ \t]*%-%s+topology:%s" ~= nil end
 
 return grammar.reader {
-  kind = "slurm-topology", summary = "Slurm's switches or NVLink blocks", command = COMMAND, limit_bytes = 4 << 20,
+  kind = "slurm-topology", summary = "Slurm's switches or NVLink blocks", command = COMMAND, limit_bytes = 1 << 20,
   sniff = function(text)
     local head <const> = ("\n" .. text):lower()
     for _, key in ipairs { "switchname=", "blockname=", "ringname=" } do

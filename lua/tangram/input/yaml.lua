@@ -1,7 +1,7 @@
 --- YAML by libyaml, with bounds: a document of a command's output or of a configuration, never of more than it takes.
 local yaml <const> = {}
 
-local LARGEST <const>, DEEPEST <const> = 8 << 20, 64 -- bytes; brackets open at a time, which libyaml takes the square of
+local LARGEST <const>, DEEPEST <const> = 512 << 10, 64 -- bytes; brackets open at a time, which libyaml takes the square of
 
 --- Lines that are no YAML but stand in pastes: a prompt in front, and "..." where something was left out. Their places stay.
 local function without_paste_marks(text)
@@ -26,7 +26,7 @@ function yaml.read(text)
   local found <const>, lyaml <const> = pcall(require, "lyaml")
   if not found then return nil, "reading YAML takes the package lua-yaml (apt-get install lua-yaml); the JSON form needs none" end
   if #text > LARGEST then
-    return nil, ("%d MiB of YAML, expected at most %d; the JSON form reads faster"):format(#text >> 20, LARGEST >> 20)
+    return nil, ("%d KiB of YAML, expected at most %d; the JSON form may be larger"):format(#text >> 10, LARGEST >> 10)
   end
   if too_deep(text) then return nil, ("more than %d brackets open at a time, expected YAML as people write it"):format(DEEPEST) end
   local ok <const>, documents <const> = pcall(lyaml.load, without_paste_marks(text), { all = true })

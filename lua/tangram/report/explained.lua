@@ -20,9 +20,9 @@ local function rows_of(kind, values, total, show, used)
     return a < b
   end)
   for i, name in ipairs(names) do
-    local title <const>, formula <const>, section <const>, constants <const> =
-      table.unpack(terms[kind][name] or { name, "the cost model's own", "-", {} })
-    rows[i] = { title, show(values[name]), ("%.1f %%"):format(100 * values[name] / total), formula, section }
+    local title <const>, formula <const>, _, constants <const> =
+      table.unpack(terms[kind][name] or { name, "the cost model's own", nil, {} }, 1, 4)
+    rows[i] = { title, show(values[name]), ("%.1f %%"):format(100 * values[name] / total), formula }
     for _, constant in ipairs(constants) do used[constant] = true end
   end
   return rows
@@ -30,7 +30,7 @@ end
 
 local function render(title, rows)
   if #rows == 0 then return "" end
-  return grid.render({ { title, "", "share", "formula", "FORMULAS.md" }, table.unpack(rows) }, { right = { 2, 3 } }) .. "\n"
+  return grid.render({ { title, "", "share", "formula" }, table.unpack(rows) }, { right = { 2, 3 } }) .. "\n"
 end
 
 --- One stage; gives its text, and notes the constants that its terms took.

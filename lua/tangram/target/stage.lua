@@ -1,4 +1,4 @@
---- What each stage of a plan must be for a runtime to run it (--target). Rules that compare stages are tangram.targets'.
+--- What each stage of a plan must be for a runtime to run it (--target). Rules that compare stages are in branch.lua.
 ---
 --- A mode is what adapters see as ctx.target, plain data, each field optional but `name`: `gpus`, `tp`, `dp`, `cp`, `ep`, `etp`,
 --- `sp` of each stage; `spread_experts` (ep above 1); `zero`, the levels allowed where there is anything to share (dp·cp > 1);

@@ -1,9 +1,9 @@
---- The search for a plan that a runtime can run: the modes of tangram.targets, most promising first, each a search with the best
---- of those before as its cutoff. A mode that cannot beat that, or fit, is not searched, if the policies that tell so are in use.
+--- The search for a plan that a runtime can run: the modes of branch.lua, most promising first, each a search with the best of
+--- those before as its cutoff. A mode that cannot beat that, or fit, is not searched, if the policies that tell so are in use.
 local floors <const> = require "tangram.floors"
 local searches <const> = require "tangram.search"
 local strategies <const> = require "tangram.strategies"
-local targets <const> = require "tangram.targets"
+local targets <const> = require "tangram.target.branch"
 
 local targeted <const> = {}
 
@@ -123,7 +123,7 @@ local function later(a, b)
   return a.order > b.order
 end
 
---- The stages of a plan, as tangram.targets looks at them.
+--- The stages of a plan, as branch.lua looks at them.
 local function stages_of(problem, best)
   local batch <const>, atoms <const> = problem.training.global_batch, problem.atoms
   local list <const> = { samples = batch // best.microbatches, global_batch = batch }

@@ -6,7 +6,7 @@
 --- done, since every narrower one is a part of it; else it is split by the rule that the plan breaks (`branch`), and nothing
 --- is lost between the parts. All share the best time so far.
 local core <const> = require "tangram.core"
-local target <const> = require "tangram.target"
+local target <const> = require "tangram.target.stage"
 
 local targets <const> = {}
 
@@ -123,12 +123,14 @@ function targets.roots(name, own, islands, model)
     return list
   end
   if not own.equal_gpus then return { wide } end
+  local most_tp = 1 -- tp stays inside a node, as in tangram.strategies
+  for _, island in ipairs(islands) do most_tp = math.max(most_tp, island.gpus_per_node) end
   for _, gpus in ipairs(sizes(islands)) do
     if not own.one_tp then
       list[#list + 1] = with(wide, { gpus = gpus })
     else
       for _, tp in ipairs(divisors(gpus)) do
-        for _, cp in ipairs(own.cp_one and { 1 } or divisors(gpus // tp)) do
+        for _, cp in ipairs(tp > most_tp and {} or own.cp_one and { 1 } or divisors(gpus // tp)) do
           list[#list + 1] = with(wide, { gpus = gpus, tp = tp, cp = cp, dp = gpus // tp // cp })
         end
       end
