@@ -46,11 +46,11 @@ local function measure(size)
   local seconds <const>, labels <const>, simulated <const>, proved = {}, {}, {}, 0
   for seed = 1, options.seeds do
     local instance <const> = instance_of(seed, size)
-    local best = math.huge
+    local best, spent, runs = math.huge, 0, 0
     local result
-    for _ = 1, size[1] < 100 and 5 or 2 do
+    while runs < 2 or spent < 0.3 and runs < 20 do
       result = assert(core.compose(instance, { gap = 1e-4, time_limit_s = 30 }))
-      best = math.min(best, result.cpu_s)
+      best, spent, runs = math.min(best, result.cpu_s), spent + result.cpu_s, runs + 1
     end
     proved = proved + (result.proved and 1 or 0)
     seconds[seed], labels[seed], simulated[seed] = best, result.labels, result.simulated
