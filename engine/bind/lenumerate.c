@@ -115,17 +115,17 @@ static void push_choice(lua_State *L, const tg_choice *choice)
 {
     luaL_checkstack(L, 16, NULL);
     lua_newtable(L);
-    tg_set_integer(L, "microbatches", (size_t)(choice->microbatches));
+    tg_set_integer(L, "microbatches", choice->microbatches);
     tg_set_number(L, "time_s", choice->time_s);
     lua_createtable(L, choice->count, 0);
     for (int i = 0; i < choice->count; i++) {
         const tg_chosen *chosen = &choice->plans[i];
         lua_newtable(L);
-        tg_set_integer(L, "island", (size_t)(chosen->query.island + 1));
-        tg_set_integer(L, "first", (size_t)(chosen->query.first + 1));
-        tg_set_integer(L, "last", (size_t)(chosen->query.last));
-        tg_set_integer(L, "successors", (size_t)(chosen->query.successors));
-        tg_set_integer(L, "idle", (size_t)(chosen->candidate->idle));
+        tg_set_integer(L, "island", chosen->query.island + 1);
+        tg_set_integer(L, "first", chosen->query.first + 1);
+        tg_set_integer(L, "last", chosen->query.last);
+        tg_set_integer(L, "successors", chosen->query.successors);
+        tg_set_integer(L, "idle", chosen->candidate->idle);
         lua_createtable(L, chosen->candidate->stage_count, 0);
         for (int s = 0; s < chosen->candidate->stage_count; s++) {
             tg_push_stage(L, &chosen->candidate->stages[s]);
@@ -142,11 +142,11 @@ static void push_complaints(lua_State *L, const char *name, const tg_complaint *
     lua_newtable(L);
     for (int i = 0; i < count; i++) {
         lua_newtable(L);
-        tg_set_integer(L, "island", (size_t)(complaints[i].query.island + 1));
-        tg_set_integer(L, "first", (size_t)(complaints[i].query.first + 1));
-        tg_set_integer(L, "last", (size_t)(complaints[i].query.last));
-        tg_set_integer(L, "microbatches", (size_t)(complaints[i].query.microbatches));
-        tg_set_integer(L, "successors", (size_t)(complaints[i].query.successors));
+        tg_set_integer(L, "island", complaints[i].query.island + 1);
+        tg_set_integer(L, "first", complaints[i].query.first + 1);
+        tg_set_integer(L, "last", complaints[i].query.last);
+        tg_set_integer(L, "microbatches", complaints[i].query.microbatches);
+        tg_set_integer(L, "successors", complaints[i].query.successors);
         tg_set_text(L, "why", complaints[i].why);
         lua_rawseti(L, -2, i + 1);
     }
@@ -163,9 +163,9 @@ static void push_left_out(lua_State *L, const tg_enumeration *found, int islands
         lua_newtable(L);
         tg_set_number(L, "best_with_s", row->best_with_s);
         tg_set_number(L, "each_s", row->bound_each_s);
-        tg_set_integer(L, "island", (size_t)(row->bound_island + 1));
+        tg_set_integer(L, "island", row->bound_island + 1);
         if (row->by_link)
-            tg_set_integer(L, "to_island", (size_t)(row->bound_to_island + 1));
+            tg_set_integer(L, "to_island", row->bound_to_island + 1);
         lua_rawseti(L, -2, i + 1);
     }
     lua_setfield(L, -2, "left_out");

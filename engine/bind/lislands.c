@@ -119,7 +119,7 @@ static void push_apart(lua_State *L, const tg_cluster *cluster, const tg_apart *
     lua_rawseti(L, -2, 2);
     lua_setfield(L, -2, "nodes");
     if (apart->constraint > 0)
-        tg_set_integer(L, "constraint", (size_t)apart->constraint);
+        tg_set_integer(L, "constraint", (lua_Integer)apart->constraint);
     else
         set_node(L, cluster, "third", apart->third);
     if (apart->constraint == 3) {

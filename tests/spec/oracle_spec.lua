@@ -79,7 +79,7 @@ end)
 
 describe("exact against aceso", function()
   local input <const> = require "tangram.input.aceso"
-  local GOLDENS <const> = { "1_3B_4gpu_12g", "1_3B_4gpu_28g", "2_6B_8gpu_28g", "6_7B_16gpu_28g", "13B_32gpu_28g" }
+  local GOLDENS <const> = { "1_3B_4gpu_28g", "1_3B_4gpu_12g", "2_6B_8gpu_28g", "6_7B_16gpu_28g", "13B_32gpu_28g" }
   local HIDDEN <const> = { ["1_3B"] = 2048, ["2_6B"] = 2560, ["6_7B"] = 4096, ["13B"] = 5120 }
 
   -- With its database Aceso also cuts between operators and recomputes single ones, for which strategies have no word: that space
