@@ -12,9 +12,9 @@ local FEWEST <const> = 8 -- evaluations that the smallest slice gets
 
 --- The option fields, for the adapter's schema.
 search.options = {
-  evaluations = { type = "number", default = 0.5, above = 0,
+  evaluations = { type = "number", default = 0.4, above = 0,
     doc = "configurations measured for each number of stages: so many for each of the model's atoms; slices their share, or 8" },
-  moves = { type = "number", default = 1.5, min = 1, doc = "moves tried for each of them: most lead to what is known" },
+  moves = { type = "number", default = 1.2, min = 1, doc = "moves tried for each of them: most lead to what is known" },
   max_trials = { type = "integer", default = 100, min = 1, doc = "trials for each number of stages" },
   patience = { type = "integer", default = 20, min = 1,
     doc = "trials in a row that may bring nothing before a number of stages is given up; slices get their share" },
