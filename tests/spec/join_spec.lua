@@ -174,6 +174,7 @@ describe("rates between nodes", function()
       node("a2", 2, "t4", cards({ 25e9, ib }, { 25e9, ib, "down" }, { 25e9, ib, "far" })) }
     assert.same({ default = { bytes_per_s = 25e9, latency_s = 5e-5, source = "network cards, nominal" } }, found)
     assert.matches("nodes a1, a3: InfiniBand (25.0 GB/s) and Ethernet (3.00 GB/s) are other transports", notes, 1, true)
+    assert.matches("25.0 GB/s: by network cards, nominal; training reaches less: give nccl-tests, or plan with --set", notes, 1, true)
     assert.matches("node a2: mlx5_2 not counted, near no GPU\nnode a2: mlx5_1 not counted, not active", notes, 1, true)
     local toward <const> = network { node("a1", 2, "t4", mixed), node("e1", 2, "t4", cards { 12e9, eth }) }
     assert.equal(3e9, toward.default.bytes_per_s)

@@ -5,6 +5,8 @@ local units <const> = require "tangram.units"
 
 local network <const> = {}
 
+local NOMINAL <const> = "network cards, nominal"
+
 --- What so many of the fastest cards carry.
 local function sum_of(rates_of_cards, count)
   local sum = 0
@@ -162,7 +164,7 @@ local function steps_between(a, b, told, switches, measured)
   local by_cards <const> = steps_of_cards(a, b)
   local by_run <const>, path <const> = steps_measured(a, b, measured, by_cards)
   if by_run then return by_run, path end
-  return by_cards, "network cards, nominal"
+  return by_cards, NOMINAL
 end
 
 local function key_of(steps)
@@ -177,7 +179,8 @@ local function say_sources(found, warnings)
   for _, one in ipairs(found) do
     if not said[one.from] and not one.from:find "^%-%-" then
       said[one.from] = true
-      warnings[#warnings + 1] = ("rate between nodes %s: by %s"):format(units.format_rate(one.steps[#one.steps][2]), one.from)
+      warnings[#warnings + 1] = ("rate between nodes %s: by %s%s"):format(units.format_rate(one.steps[#one.steps][2]), one.from,
+        one.from == NOMINAL and "; training reaches less: give nccl-tests, or plan with --set cost.options.network=nominal" or "")
     end
   end
 end
