@@ -21,13 +21,19 @@ strategies.options = {
     default = { "none" }, doc = "what may be kept in the host's memory" },
 }
 
-local function divisors(n, most)
+--- The divisors of n up to `most`, ascending.
+---@param n integer
+---@param most integer? n
+---@return integer[]
+function strategies.divisors(n, most)
   local found <const> = {}
-  for i = 1, math.min(n, most) do
+  for i = 1, math.min(n, most or n) do
     if n % i == 0 then found[#found + 1] = i end
   end
   return found
 end
+
+local divisors <const> = strategies.divisors
 
 --- Heads, MLP widths and the sequence share that tp cuts; the vocabulary is padded. MLA has no key-value heads to share.
 local function tp_divides(tp, model, has, sequence)

@@ -2,19 +2,13 @@
 local core <const> = require "tangram.core"
 local planner <const> = require "tangram.planner"
 local tangram <const> = require "tangram"
-
-local function with(spec, changes)
-  local copy <const> = {}
-  for key, value in pairs(spec) do copy[key] = value end
-  for key, value in pairs(changes) do copy[key] = value end
-  return copy
-end
+local support <const> = require "tests.spec.support"
 
 --- Nodes of one GPU, each an island, so that all of them together can only be a pipeline.
 local function row_of(gpus, fields)
   local nodes <const>, islands <const> = {}, {}
   for i, gpu in ipairs(gpus) do nodes[i], islands[i] = { name = "n" .. i, gpu = gpu, gpus = 1 }, { "n" .. i } end
-  return with({
+  return support.with({
     model = { name = "wide vocabulary", family = "llama", layers = 16, hidden = 2048, heads = 16, ffn = 5632, vocab = 256000,
       tied = false },
     cluster = { nodes = nodes, network = { default = { bytes_per_s = "10 GB/s" } } }, islands = islands, merged = false,
@@ -33,9 +27,9 @@ describe("complaint", function()
     local function transient(vocab, tp)
       local spec <const> = row_of { "h100-sxm" }
       spec.cluster.nodes[1].gpus = tp
-      local plan <const> = assert(planner.plan(with(spec, { model = with(spec.model, { vocab = vocab }),
+      local plan <const> = assert(planner.plan(support.with(spec, { model = support.with(spec.model, { vocab = vocab }),
         parallelizer = { name = "uniform", options = { max_stages = 1, max_cp = 1 } },
-        training = with(spec.training, { microbatches = { min = 32, max = 32 } }) })))
+        training = support.with(spec.training, { microbatches = { min = 32, max = 32 } }) })))
       assert.same({ 1, tp, 1 }, { #plan.stages, plan.stages[1].strategy.tp, plan.stages[1].strategy.dp })
       return plan.stages[1].memory.transient_bytes
     end
@@ -53,7 +47,7 @@ describe("complaint", function()
     assert.equal(4, #layers)
     -- the head does 2·2048·256000 FLOPs a token, a layer some 2·51e6 and attention: it is worth eight layers and more
     assert.is_true(layers[4] < layers[2] and layers[4] < layers[3] and layers[1] >= layers[4], table.concat(layers, " "))
-    local narrow <const> = layers_of(assert(planner.plan(with(spec, { model = with(spec.model, { vocab = 1024 }) }))))
+    local narrow <const> = layers_of(assert(planner.plan(support.with(spec, { model = support.with(spec.model, { vocab = 1024 }) }))))
     assert.is_true(layers[4] < narrow[#narrow])
     local atoms <const> = core.atoms(tangram.model(spec.model), { seq_len = 2048 })
     assert.equal("head", atoms[#atoms].kind)
@@ -104,8 +98,8 @@ describe("complaint", function()
     spec.cluster.nodes[1].memory_bytes, spec.tolerance = limits.n1, { 0.1, 0.1, 0.2 }
     local free <const> = assert(planner.plan(row_of { "a100-pcie-80", "a100-pcie-80" }))
     for _, margin in ipairs { false, 0.2 } do
-      local training <const> = with(spec.training, { memory_margin = margin or nil })
-      local plan <const> = assert(planner.plan(with(spec, { training = training })))
+      local training <const> = support.with(spec.training, { memory_margin = margin or nil })
+      local plan <const> = assert(planner.plan(support.with(spec, { training = training })))
       for _, stage in ipairs(plan.stages) do
         assert.near((1 - (margin or 0.1)) * limits[stage.gpus[1].node], stage.memory.capacity_bytes, 1)
         assert.is_true(stage.memory.total_bytes <= stage.memory.capacity_bytes)
@@ -145,7 +139,7 @@ describe("complaint", function()
     assert.equal("bf16", alone("a100-pcie-40").training.precision)
     assert.equal(alone("v100-sxm2-32", "unfused").time_s, alone("v100-sxm2-32", "auto").time_s)
     assert.is_true(alone("a100-pcie-40", "auto").time_s < alone("a100-pcie-40", "unfused").time_s)
-    local ok <const>, why <const> = pcall(planner.plan, with(row_of { "a100-pcie-40", "v100-sxm2-32" },
+    local ok <const>, why <const> = pcall(planner.plan, support.with(row_of { "a100-pcie-40", "v100-sxm2-32" },
       { training = { global_batch = 32, seq_len = 2048, precision = "bf16" } }))
     assert.is_false(ok)
     assert.is_truthy(why:find("v100-sxm2-32 can't", 1, true), why)
@@ -153,7 +147,7 @@ describe("complaint", function()
 
   describe("C48: long sequences", function()
     local function long(fields)
-      return with({
+      return support.with({
         model = { name = "long", family = "llama", layers = 8, hidden = 4096, heads = 32, kv_heads = 8, ffn = 14336, vocab = 32000 },
         cluster = { nodes = { { name = "h", gpu = "h100-sxm", gpus = 8 } }, network = {} },
         training = { global_batch = 2, seq_len = 262144 }, gap = 0.05,
@@ -175,13 +169,13 @@ describe("complaint", function()
 
     it("that don't fit as nothing is recomputed are said to fit with recompute", function()
       local training <const> = { global_batch = 2, seq_len = 524288 }
-      local _, why <const> = planner.plan(long(with(exact { full_recompute = false, selective = false }, { training = training })))
+      local _, why <const> = planner.plan(long(support.with(exact { full_recompute = false, selective = false }, { training = training })))
       assert.matches("it fits with more recompute %(exact's option full_recompute at its default%): [%d.]+ of [%d.]+ GiB on the "
         .. "fullest GPU, .*recompute full", why)
     end)
 
     it("that a runtime with cp 1 can't run are said to fit another", function()
-      local _, why <const> = planner.plan(long(with(exact { max_tp = 1 }, { target = "flagscale" })))
+      local _, why <const> = planner.plan(long(support.with(exact { max_tp = 1 }, { target = "flagscale" })))
       assert.is_truthy(why:find("its rule of cp 1 is in the way; there is one with --target ", 1, true), why)
       assert.matches("%-%-target [^;]*megatron", why)
     end)

@@ -2,6 +2,8 @@ local core <const> = require "tangram.core"
 local model <const> = require "tangram.model"
 local support <const> = require "tests.spec.support"
 
+local with <const>, runs <const> = support.with, support.runs
+
 --- Published shapes, with the published number of parameters where it is exact (norms and biases that the description
 --- leaves out are below 0.1 %).
 local gpt2 <const> = { model_type = "gpt2", n_embd = 768, n_layer = 12, n_head = 12, n_positions = 1024, vocab_size = 50257 }
@@ -31,28 +33,8 @@ local opt <const> = { model_type = "opt", hidden_size = 2048, num_hidden_layers 
 local falcon <const> = { model_type = "falcon", hidden_size = 4544, num_hidden_layers = 32, num_attention_heads = 71,
   num_kv_heads = 71, multi_query = true, new_decoder_architecture = false, vocab_size = 65024, bias = false }
 
-local function with(config, changes)
-  local copy <const> = {}
-  for key, value in pairs(config) do copy[key] = value end
-  for key, value in pairs(changes) do copy[key] = value end
-  return copy
-end
-
 local function read(config, options) return model.read(core.json_encode(config), options) end
 local function billions(config) return (core.model_parameters((read(config)))) / 1e9 end
-
---- Counts runs: { "dense", "dense", "moe" } gives "2 dense 1 moe".
-local function runs(list)
-  local words <const>, count = {}, 0
-  for i, kind in ipairs(list) do
-    count = count + 1
-    if list[i + 1] ~= kind then
-      words[#words + 1] = count .. " " .. kind
-      count = 0
-    end
-  end
-  return table.concat(words, " ")
-end
 
 describe("Hugging Face config.json", function()
   it("gives the published numbers of parameters", function()

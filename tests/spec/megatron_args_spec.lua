@@ -6,18 +6,6 @@ local support <const> = require "tests.spec.support"
 
 local function read(text, vocab) return megatron_args.parse(text, { vocab = vocab, file = "args" }) end
 
-local function runs(list)
-  local words <const>, count = {}, 0
-  for i, kind in ipairs(list) do
-    count = count + 1
-    if list[i + 1] ~= kind then
-      words[#words + 1] = count .. " " .. kind
-      count = 0
-    end
-  end
-  return table.concat(words, " ")
-end
-
 --- GPT-3 175B and DeepSeek-V3 as scripts: their numbers of parameters are published.
 local gpt3 <const> = [[
 #!/bin/bash
@@ -107,7 +95,7 @@ describe("Megatron's arguments", function()
   it("give the published size of DeepSeek-V3, with dense layers by expression and latent attention", function()
     local d <const>, warnings <const> = read(deepseek)
     assert.near(671.0, core.model_parameters(d) / 1e9, 0.05)
-    assert.same({ "3 dense 58 moe", 1536, 192, 8, 2048, 0, 1 }, { runs(d.layer_mlp), d.mla.q_lora_rank, d.head_dim,
+    assert.same({ "3 dense 58 moe", 1536, 192, 8, 2048, 0, 1 }, { support.runs(d.layer_mlp), d.mla.q_lora_rank, d.head_dim,
       d.experts_per_token, d.shared_expert_ffn, d.positions, d.mtp_layers })
     assert.same({ "1 multi-token prediction layer is not planned" }, warnings)
     local quoted <const> = 'ARGS="' .. deepseek:match "%(%s*(.-)%s*%)\npython":gsub("\n", " \\\n"):gsub("\"'.-'\"", "([0]*3+[1]*58)")
@@ -152,9 +140,9 @@ describe("Megatron's arguments", function()
     local base <const> = gpt3:gsub("=96", "=6")
     local function moe(words) return read(base .. words) end
     local d <const> = moe " --num-experts 4"
-    assert.same({ 4, 2, 49152, "6 moe" }, { d.experts, d.experts_per_token, d.expert_ffn, runs(d.layer_mlp) })
-    assert.equal("1 moe 1 dense 1 moe 1 dense 1 moe 1 dense", runs(moe(" --num-experts 4 --moe-layer-freq 2").layer_mlp))
-    assert.equal("2 dense 4 moe", runs(moe(" --num-experts 4 --moe-layer-freq '[0,0]+[1]*4'").layer_mlp))
+    assert.same({ 4, 2, 49152, "6 moe" }, { d.experts, d.experts_per_token, d.expert_ffn, support.runs(d.layer_mlp) })
+    assert.equal("1 moe 1 dense 1 moe 1 dense 1 moe 1 dense", support.runs(moe(" --num-experts 4 --moe-layer-freq 2").layer_mlp))
+    assert.equal("2 dense 4 moe", support.runs(moe(" --num-experts 4 --moe-layer-freq '[0,0]+[1]*4'").layer_mlp))
     assert.equal(0, moe(" --num-experts 1").experts)
   end)
 
@@ -162,7 +150,7 @@ describe("Megatron's arguments", function()
     local base <const> = gpt3:gsub("=96", "=6")
     local function window(words)
       local d <const> = read(base .. words)
-      return ("%s %d"):format(runs(d.layer_attention), d.window)
+      return ("%s %d"):format(support.runs(d.layer_attention), d.window)
     end
     assert.equal("6 full 0", window "")
     assert.equal("6 sliding 128", window " --window-size 127,0")

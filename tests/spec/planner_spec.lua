@@ -24,17 +24,10 @@ local function spec_of(name)
   return caught
 end
 
-local function with(spec, changes)
-  local copy <const> = {}
-  for key, value in pairs(spec) do copy[key] = value end
-  for key, value in pairs(changes) do copy[key] = value end
-  return copy
-end
-
 --- Plans are made once for all specs of this file.
 local made <const> = {}
 local function plan_of(name)
-  if not made[name] then made[name] = assert(planner.plan(with(spec_of(name), { gap = 0 }))) end
+  if not made[name] then made[name] = assert(planner.plan(support.with(spec_of(name), { gap = 0 }))) end
   return made[name]
 end
 
@@ -65,11 +58,11 @@ describe("planner", function()
             if not mine[node.name] then others[#others + 1] = node.name end
           end
           -- precision stays that of the whole cluster, so that the times compare
-          local training <const> = with(spec.training, { precision = plan_of(name).training.precision })
-          local alone <const> = planner.plan(with(spec, { gap = 0, exclude = others, training = training, merged = false }))
+          local training <const> = support.with(spec.training, { precision = plan_of(name).training.precision })
+          local alone <const> = planner.plan(support.with(spec, { gap = 0, exclude = others, training = training, merged = false }))
           if alone then assert.is_true(best_s <= alone.time_s * (1 + 1e-12), island.name .. " alone is faster") end
         end
-        local merged <const> = planner.plan(with(spec, { gap = 0, tolerance = { 1e9, 1e9, 1e9 }, merged = false }))
+        local merged <const> = planner.plan(support.with(spec, { gap = 0, tolerance = { 1e9, 1e9, 1e9 }, merged = false }))
         if merged then assert.is_true(best_s <= merged.time_s * (1 + 1e-12), "merged is faster") end
       end)
 
@@ -106,12 +99,12 @@ describe("planner", function()
   end
 
   it("gives the same bytes again", function()
-    local again <const> = planner.plan(with(spec_of(recipes[#recipes]), { gap = 0 }))
+    local again <const> = planner.plan(support.with(spec_of(recipes[#recipes]), { gap = 0 }))
     assert.equal(plan_file.encode(plan_of(recipes[#recipes])), plan_file.encode(again))
   end)
 
   it("on one island plans what the parallelizer itself finds best for the whole model", function()
-    local spec <const> = with(spec_of "llama-3.1-8b", { exclude = { "l1" }, gap = 0 })
+    local spec <const> = support.with(spec_of "llama-3.1-8b", { exclude = { "l1" }, gap = 0 })
     local plan <const> = assert(planner.plan(spec))
     assert.equal(1, #plan.islands)
     local setting <const> = planner.setting(require("tangram.schema").check(spec, planner.fields, "spec"))
@@ -142,13 +135,13 @@ describe("planner", function()
   end)
 
   it("says what holds up each island that is left out", function()
-    local spec <const> = with(spec_of "quickstart", { gap = 0 })
+    local spec <const> = support.with(spec_of "quickstart", { gap = 0 })
     local slow <const> = clusters.describe(spec.cluster)
     for _, link in ipairs(slow.network.links) do
       if link.between[1] == "t1" or link.between[2] == "t1" then link.bytes_per_s = 2e7 end
     end
-    local untied <const> = with(spec.model, { tied = false }) -- else the charge for tied embeddings hides the link
-    local plan <const> = assert(planner.plan(with(spec, { cluster = slow, model = untied, gap = 0.005 })))
+    local untied <const> = support.with(spec.model, { tied = false }) -- else the charge for tied embeddings hides the link
+    local plan <const> = assert(planner.plan(support.with(spec, { cluster = slow, model = untied, gap = 0.005 })))
     for _, island in ipairs(plan.islands) do
       if island.name == "t4" then
         assert.is_false(island.used)
@@ -203,14 +196,14 @@ describe("a plan that does not fit", function()
     local function nodes(n)
       local cluster <const> = { nodes = {}, network = spec.cluster.network }
       for i = 1, n do cluster.nodes[i] = { name = "t" .. i, gpu = "t4", gpus = 4, intra_bytes_per_s = "5.9 GB/s" } end
-      return planner.plan(with(spec, { cluster = cluster, merged = false, gap = 0.5 }))
+      return planner.plan(support.with(spec, { cluster = cluster, merged = false, gap = 0.5 }))
     end
     assert.is_truthy(nodes(1 + count))
     assert.is_nil(nodes(count))
   end)
 
   it("names a memory margin if that is enough", function()
-    local tight <const> = with(spec, {
+    local tight <const> = support.with(spec, {
       model = { name = "small", family = "gpt2", layers = 11, hidden = 2048, heads = 16, vocab = 50272 },
       cluster = { nodes = { { name = "t1", gpu = "t4", gpus = 1 } } },
       training = { global_batch = 1, seq_len = 1024, memory_margin = 0.3 },

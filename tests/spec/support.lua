@@ -11,6 +11,27 @@ function support.scale(n)
   return math.max(1, math.floor(n * (tonumber(os.getenv "TANGRAM_TEST_SCALE") or 1)))
 end
 
+--- A copy of a table with changed fields.
+function support.with(given, changes)
+  local copy <const> = {}
+  for key, value in pairs(given) do copy[key] = value end
+  for key, value in pairs(changes) do copy[key] = value end
+  return copy
+end
+
+--- Counts runs: { "dense", "dense", "moe" } gives "2 dense 1 moe".
+function support.runs(list)
+  local words <const>, count = {}, 0
+  for i, kind in ipairs(list) do
+    count = count + 1
+    if list[i + 1] ~= kind then
+      words[#words + 1] = count .. " " .. kind
+      count = 0
+    end
+  end
+  return table.concat(words, " ")
+end
+
 --- A path of the shared data, or nil where it is absent (then: `return pending "…"`).
 ---@param path string e.g. "data/alpa/golden_interop_dp.json"
 function support.shared(path)

@@ -5,13 +5,6 @@ local planner <const> = require "tangram.planner"
 local support <const> = require "tests.spec.support"
 local targets <const> = require "tangram.target.branch"
 
-local function with(spec, changes)
-  local copy <const> = {}
-  for key, value in pairs(spec) do copy[key] = value end
-  for key, value in pairs(changes) do copy[key] = value end
-  return copy
-end
-
 --- Two islands, whose GPUs hold so many GiB. Attention is set, as a runtime with one implementation for all changes "auto".
 local function small(a_gib, v_gib, fields)
   local model <const> = { name = "small", family = "gpt2", layers = 3, hidden = 1024, heads = 16, vocab = 8192, positions = 1024 }
@@ -72,7 +65,7 @@ describe("target", function()
       local free <const> = planner.plan(case[2])
       assert.near(best_s[false], free and free.time_s or math.huge, 1e-12)
       for _, name in ipairs(runtimes) do
-        local plan <const> = planner.plan(with(case[2], { target = name, p2p = "overlapped" }))
+        local plan <const> = planner.plan(support.with(case[2], { target = name, p2p = "overlapped" }))
         assert.near(best_s[name], plan and plan.time_s or math.huge, 1e-12 * best_s[false], name)
         if plan then
           assert.equal(name, plan.target)
@@ -86,13 +79,13 @@ describe("target", function()
 
   it("has stages wait for transfers where the runtime does, unless asked otherwise", function()
     for name, p2p in pairs { megatron = "blocking", flagscale = "blocking", deepspeed = "overlapped" } do
-      assert.equal(p2p, assert(planner.plan(with(small(2.6, 1.6), { target = name }))).p2p)
+      assert.equal(p2p, assert(planner.plan(support.with(small(2.6, 1.6), { target = name }))).p2p)
     end
-    assert.equal("overlapped", assert(planner.plan(with(small(2.6, 1.6), { target = "megatron", p2p = "overlapped" }))).p2p)
+    assert.equal("overlapped", assert(planner.plan(support.with(small(2.6, 1.6), { target = "megatron", p2p = "overlapped" }))).p2p)
   end)
 
   it("plans 4 A100 and 8 V100 for Megatron as three stages of 4 GPUs", function()
-    local plan <const> = assert(planner.plan(with(twelve(), { target = "megatron" })))
+    local plan <const> = assert(planner.plan(support.with(twelve(), { target = "megatron" })))
     local places <const> = {}
     for i, stage in ipairs(plan.stages) do
       places[i] = ("%s %d-%d"):format(stage.gpus[1].node, stage.gpus[1].indices[1], stage.gpus[1].indices[4])
@@ -108,7 +101,7 @@ describe("target", function()
     it("lets no plan of an adapter pass that the runtime can't run: " .. adapter, function()
       for _, name in ipairs { "galvatron", "megatron" } do
         local plan <const>, why <const>, status <const> =
-          planner.plan(with(small(2.6, 1.6), { target = name, parallelizer = adapter }))
+          planner.plan(support.with(small(2.6, 1.6), { target = name, parallelizer = adapter }))
         if plan then assert.is_true(checked_by_oracle(plan), name) else assert.equal(3, status, why) end
         made = made or plan
       end
@@ -127,8 +120,8 @@ describe("target", function()
         end
         return plans
       end }]])
-    local spec <const> = with(twelve(), { parallelizer = path, merged = false })
-    local plan <const> = assert(planner.plan(with(spec, { target = "flagscale" })))
+    local spec <const> = support.with(twelve(), { parallelizer = path, merged = false })
+    local plan <const> = assert(planner.plan(support.with(spec, { target = "flagscale" })))
     os.remove(path)
     assert.is_true(checked_by_oracle(plan))
     local told = false
@@ -143,9 +136,9 @@ describe("target", function()
     os.remove(store)
     local apart <const> = small(1.6, 1.6)
     apart.training.microbatches = { min = 4, max = 4 }
-    local spec <const> = with(apart, { store = store })
-    local free <const>, bound <const> = planner.plan(spec), planner.plan(with(spec, { target = "megatron" }))
-    assert.equal(bound.time_s, planner.plan(with(apart, { target = "megatron" })).time_s)
+    local spec <const> = support.with(apart, { store = store })
+    local free <const>, bound <const> = planner.plan(spec), planner.plan(support.with(spec, { target = "megatron" }))
+    assert.equal(bound.time_s, planner.plan(support.with(apart, { target = "megatron" })).time_s)
     assert.is_true(free.time_s < bound.time_s)
     assert.equal(free.time_s, planner.plan(spec).time_s)
     os.remove(store)
@@ -153,7 +146,7 @@ describe("target", function()
 
   for _, name in ipairs(runtimes) do
     it("gives plans that can be exported: " .. name, function()
-      local spec <const> = with(small(2.6, 1.6), { target = name })
+      local spec <const> = support.with(small(2.6, 1.6), { target = name })
       spec.training.microbatches = { min = 3, max = 3 }
       local plan <const> = assert(planner.plan(spec))
       local folder <const> = support.folder()
@@ -172,14 +165,14 @@ describe("target", function()
     -- a layer fits the A100s only with tp 2, and all three layers neither node alone
     local spec <const> = small(1.6, 1.9, { tied = false })
     spec.cluster.nodes[2].gpus, spec.training.microbatches = 1, { min = 4, max = 4 }
-    local plan <const>, why <const>, status <const> = planner.plan(with(spec, { target = "megatron" }))
+    local plan <const>, why <const>, status <const> = planner.plan(support.with(spec, { target = "megatron" }))
     assert.is_nil(plan)
     assert.equal(3, status)
     assert.is_truthy(why:find("its rule of equal numbers of GPUs in all stages is in the way", 1, true), why)
     assert.is_truthy(why:find("there is one with --target flagscale", 1, true), why)
     assert.is_truthy(why:find("it fits with ", 1, true), why)
     spec.model.tied = true
-    local _, other <const> = planner.plan(with(spec, { target = "flagscale" }))
+    local _, other <const> = planner.plan(support.with(spec, { target = "flagscale" }))
     assert.is_truthy(other:find("its rule of equal tp of the ends", 1, true), other)
   end)
 
@@ -200,7 +193,7 @@ describe("target", function()
   end)
 
   it("lists only plans that the runtime can run", function()
-    local spec <const> = with(small(1.6, 1.6), { target = "megatron", top = 50 })
+    local spec <const> = support.with(small(1.6, 1.6), { target = "megatron", top = 50 })
     spec.training.microbatches = { min = 4, max = 4 }
     local plan <const> = assert(planner.plan(spec))
     assert.equal(plan.time_s, plan.top[1].time_s)
@@ -210,10 +203,10 @@ describe("target", function()
   end)
 
   it("is refused for an unknown runtime and for halves of layers", function()
-    local ok, why = pcall(planner.plan, with(small(2, 2), { target = "megatrn" }))
+    local ok, why = pcall(planner.plan, support.with(small(2, 2), { target = "megatrn" }))
     assert.is_false(ok)
     assert.is_truthy(why:find("target", 1, true) and why:find("did you mean 'megatron'?", 1, true), why)
-    ok, why = pcall(planner.plan, with(small(2, 2), { target = "megatron", granularity = "half" }))
+    ok, why = pcall(planner.plan, support.with(small(2, 2), { target = "megatron", granularity = "half" }))
     assert.is_false(ok)
     assert.is_truthy(why:find("no runtime cuts inside a layer", 1, true), why)
   end)
@@ -222,7 +215,7 @@ describe("target", function()
     local status <const>, out <const> = support.run "tangram plan --help"
     assert.equal(0, status)
     assert.is_truthy(out:find("--target", 1, true))
-    local made <const> = with(small(40, 32), { target = "megatron" })
+    local made <const> = support.with(small(40, 32), { target = "megatron" })
     assert.is_truthy(require("tangram").report(assert(planner.plan(made))):find("; megatron can run it\n", 1, true))
   end)
 end)

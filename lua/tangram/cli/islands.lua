@@ -2,6 +2,7 @@
 local cluster_json <const> = require "tangram.input.cluster_json"
 local core <const> = require "tangram.core"
 local islands <const> = require "tangram.islands"
+local options <const> = require "tangram.cli.options"
 local units <const> = require "tangram.units"
 
 local KEYS <const> = { "islands", "name", "nodes", "gpus", "gpu", "proved_fewest", "apart", "constraint", "why" }
@@ -18,12 +19,6 @@ local function numbers(text)
   return list
 end
 
-local function names(text)
-  local list <const> = {}
-  for word in text:gmatch "[^,]+" do list[#list + 1] = word end
-  return list
-end
-
 local function count(text)
   local n <const> = math.tointeger(tonumber(text))
   if not n or n < 1 then return nil, ("expected a whole number of at least 1, got '%s'"):format(text) end
@@ -36,7 +31,7 @@ local function parser()
   p:option("--cluster", "a tangram.cluster/1 file, or a Lua file that returns such a table"):argname "FILE":count(1)
   p:option("--tolerance", "how far compute, memory and intra-node rate may differ in an island"):argname "EC,EM,EI"
     :convert(numbers):default "0.1,0.1,0.2"
-  p:option("--pin", "set an island: names of nodes"):argname "A,B,…":convert(names):count "*"
+  p:option("--pin", "set an island: names of nodes"):argname "A,B,…":convert(options.list):count "*"
   p:option("--cut-nodes", "cut nodes of more than N GPUs, a multiple of N, into parts of N"):argname "N":convert(count)
   p:option("--split-islands", "split islands of more than N nodes, a multiple of N, into parts of N"):argname "N":convert(count)
   p:flag("--merged", "the merged partition: as if the tolerances were infinite")

@@ -60,6 +60,13 @@ function options.write(path, text)
   end
 end
 
+--- "a,b" as a list of its words.
+function options.list(text)
+  local items <const> = {}
+  for item in text:gmatch "[^,]+" do items[#items + 1] = item end
+  return items
+end
+
 --- The value of --set key=value: JSON where it is JSON, else a string.
 local function value_of(word)
   local value <const>, why <const> = core.json_decode(word)

@@ -16,11 +16,7 @@ local function bytes(text)
   return value
 end
 
-local function list(text)
-  local items <const> = {}
-  for item in text:gmatch "[^,]+" do items[#items + 1] = item end
-  return items
-end
+local list <const> = options.list
 
 local function range(text)
   local lo <const>, hi <const> = text:match "^(%d*)%.%.(%d*)$"

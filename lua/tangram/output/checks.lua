@@ -28,14 +28,6 @@ local function expert_stages(launch)
   return list
 end
 
-local function replicated(launch)
-  local list <const> = {}
-  for _, stage in ipairs(launch.stages) do
-    if stage.dp * stage.cp > 1 then list[#list + 1] = stage end
-  end
-  return list
-end
-
 --- The ep and etp that all stages with experts have: those of the first (1, 1 without any).
 ---@return integer ep, integer etp
 function checks.expert_degrees(launch)
@@ -47,7 +39,7 @@ end
 --- The ZeRO level of the stages that have replicas: that of the first of them.
 ---@return integer
 function checks.zero_level(launch)
-  local first <const> = replicated(launch)[1]
+  local first <const> = finding.replicated(launch)[1]
   return first and first.zero or 0
 end
 
@@ -160,7 +152,7 @@ function checks.B3(launch)
 end
 
 function checks.Z1(launch, runtime)
-  for _, stage in ipairs(replicated(launch)) do
+  for _, stage in ipairs(finding.replicated(launch)) do
     if stage.zero > 1 then
       return fatal("Z1", "stage %d uses ZeRO %d, but %s has at most ZeRO 1 with a pipeline; %s", stage.index, stage.zero, runtime,
         again(runtime))
@@ -169,7 +161,7 @@ function checks.Z1(launch, runtime)
 end
 
 function checks.Z2(launch, runtime)
-  local a <const>, b <const> = differing(replicated(launch), function(stage) return stage.zero end)
+  local a <const>, b <const> = differing(finding.replicated(launch), function(stage) return stage.zero end)
   return a and fatal("Z2", "stage %d uses ZeRO %d, stage %d ZeRO %d; %s has one for all stages; %s", a.index, a.zero, b.index, b.zero,
     runtime, again(runtime))
 end

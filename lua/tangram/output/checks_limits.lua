@@ -28,16 +28,8 @@ function limits.R3_whole(launch, runtime)
   end
 end
 
-local function replicated(launch)
-  local list <const> = {}
-  for _, stage in ipairs(launch.stages) do
-    if stage.dp * stage.cp > 1 then list[#list + 1] = stage end
-  end
-  return list
-end
-
 function limits.Z3(launch, runtime)
-  for _, stage in ipairs(replicated(launch)) do
+  for _, stage in ipairs(finding.replicated(launch)) do
     if stage.zero == 1 then
       return fatal("Z3", "stage %d uses ZeRO 1, but %s has ZeRO 0, 2 and 3; nearest: 2; %s", stage.index, runtime, again(runtime))
     end
@@ -47,7 +39,7 @@ end
 --- One level for the stages that are not fully sharded.
 function limits.Z2_low(launch, runtime)
   local low <const> = {}
-  for _, stage in ipairs(replicated(launch)) do
+  for _, stage in ipairs(finding.replicated(launch)) do
     if stage.zero < 3 then low[#low + 1] = stage end
   end
   local a <const>, b <const> = finding.differing(low, function(stage) return stage.zero end)

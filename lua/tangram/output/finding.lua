@@ -19,6 +19,15 @@ function finding.differing(stages, key)
   end
 end
 
+--- The stages that have replicas: a ZeRO level means something to these alone.
+function finding.replicated(launch)
+  local list <const> = {}
+  for _, stage in ipairs(launch.stages) do
+    if stage.dp * stage.cp > 1 then list[#list + 1] = stage end
+  end
+  return list
+end
+
 --- The divisors of n, of those that fit, as text.
 function finding.divisors(n, fits)
   local list <const> = {}

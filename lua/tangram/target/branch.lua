@@ -6,7 +6,10 @@
 --- done, since every narrower one is a part of it; else it is split by the rule that the plan breaks (`branch`), and nothing
 --- is lost between the parts. All share the best time so far.
 local core <const> = require "tangram.core"
+local strategies <const> = require "tangram.strategies"
 local target <const> = require "tangram.target.stage"
+
+local divisors <const>, is_in <const> = strategies.divisors, target.is_in
 
 local targets <const> = {}
 
@@ -55,21 +58,6 @@ local function with(mode, changes)
   for name, value in pairs(mode) do copy[name] = value end
   for name, value in pairs(changes) do copy[name] = value end
   return copy
-end
-
-local function is_in(list, value)
-  for _, one in ipairs(list) do
-    if one == value then return true end
-  end
-  return false
-end
-
-local function divisors(n)
-  local found <const> = {}
-  for i = 1, n do
-    if n % i == 0 then found[#found + 1] = i end
-  end
-  return found
 end
 
 --- The sizes that a stage can have on some island.

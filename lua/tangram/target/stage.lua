@@ -11,7 +11,8 @@ local target <const> = {}
 --- More layers than any stage has.
 target.ALL = 1 << 20
 
-local function is_in(list, value)
+--- Is the value in the list?
+function target.is_in(list, value)
   for _, one in ipairs(list) do
     if one == value then return true end
   end
@@ -46,7 +47,7 @@ function target.allows(mode, s, moe, model)
   if moe and (mode.ep and s.ep ~= mode.ep or mode.etp and s.etp ~= mode.etp or mode.spread_experts and s.ep == 1) then
     return false, "ep"
   end
-  if s.dp * s.cp > 1 and not is_in(mode.zero, s.zero) then return false, "ZeRO" end
+  if s.dp * s.cp > 1 and not target.is_in(mode.zero, s.zero) then return false, "ZeRO" end
   if s.tp > 1 and mode.sp ~= nil and s.sp ~= mode.sp then return false, "sequence parallelism" end
   if s.fsep then return false, "FSEP" end
   if (s.offload or "none") ~= "none" then return false, "offload" end
