@@ -1,6 +1,8 @@
 local kinds <const> = require "tangram.input.kinds"
 local support <const> = require "tests.spec.support"
 
+local refused <const> = require("tests.spec.readings").refused
+
 --- "hgx-01: 8 nvidia_h100" a node; "hgx-02: left out, state DOWN".
 local function in_words(facts)
   local lines <const> = {}
@@ -36,12 +38,6 @@ local function sample(name, kind, check)
     assert.equal(kind, facts.kind)
     check(facts)
   end)
-end
-
-local function refused(kind, text, pattern)
-  local facts <const>, why <const> = kinds.find(kind).read(text)
-  assert.is_nil(facts)
-  assert.matches(pattern, why, 1, true)
 end
 
 describe("scontrol show node", function()

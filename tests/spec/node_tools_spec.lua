@@ -2,22 +2,15 @@
 local catalog <const> = require "tangram.catalog"
 local kinds <const> = require "tangram.input.kinds"
 local matrix <const> = require "tangram.input.matrix"
-local support <const> = require "tests.spec.support"
+local readings <const> = require "tests.spec.readings"
 
-local function fixture(name) return support.read("tests/spec/fixtures/inputs/" .. name) end
+local fixture <const>, refused <const> = readings.fixture, readings.refused
 
 --- Facts of a fixture, its kind guessed.
 local function read(name, kind)
   local facts <const> = assert(kinds.read(fixture(name)))
   assert.equal(kind, facts.kind)
   return facts, facts.nodes[1]
-end
-
-local function refused(kind, text, ...)
-  local facts <const>, why <const> = kinds.find(kind).read(text)
-  assert.is_nil(facts)
-  for _, words in ipairs { ... } do assert.matches(words, why, 1, true) end
-  assert.is_nil(why:find "\n")
 end
 
 local function said(facts, words)

@@ -1,10 +1,10 @@
 --- What nvidia-smi prints, in the shapes that drivers, terminals and pastes give it.
 local kinds <const> = require "tangram.input.kinds"
-local support <const> = require "tests.spec.support"
+local readings <const> = require "tests.spec.readings"
 
 local MIB <const> = 1 << 20
 
-local function fixture(name) return support.read("tests/spec/fixtures/inputs/" .. name) end
+local fixture <const>, refused <const> = readings.fixture, readings.refused
 
 --- Facts and first node of a fixture, its kind guessed.
 local function read(name, kind)
@@ -17,13 +17,6 @@ end
 local function warned(facts, words)
   assert.equal(1, #facts.warnings)
   assert.matches(words, facts.warnings[1], 1, true)
-end
-
-local function refused(kind, text, ...)
-  local facts <const>, why <const> = kinds.find(kind).read(text)
-  assert.is_nil(facts)
-  for _, words in ipairs { ... } do assert.matches(words, why, 1, true) end
-  assert.is_nil(why:find "\n")
 end
 
 describe("nvidia-smi topo -m", function()
