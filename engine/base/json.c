@@ -246,14 +246,6 @@ void tg_text_add(tg_text *text, const char *format, ...)
     }
 }
 
-void tg_text_number(tg_text *text, double value)
-{
-    if (isfinite(value))
-        tg_text_add(text, "%.17g", value);
-    else
-        tg_text_add(text, "null");
-}
-
 void tg_text_string(tg_text *text, const char *string)
 {
     tg_text_add(text, "\"");

@@ -48,7 +48,6 @@ typedef struct {
     bool failed;
 } tg_text;
 void tg_text_add(tg_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void tg_text_number(tg_text *text, double value);       /* %.17g; null unless finite */
 void tg_text_string(tg_text *text, const char *string); /* quoted and escaped */
 char *tg_text_take(tg_text *text);                      /* malloc'ed and ended by NUL; NULL when memory was out */
 
