@@ -12,6 +12,8 @@ local options <const> = {
   max_stages = { type = "integer", default = 64, min = 1, doc = "most pipeline stages on one island" },
   full_recompute = { type = "boolean", default = true, doc = "recompute whole layers, as many in each stage as memory asks for" },
   idle = { type = "boolean", default = true, doc = "GPUs may be left idle where that is better, or nothing else divides" },
+  objective = { type = "enum", values = { "simulated", "paper" }, default = "simulated",
+    doc = "plans are compared by how they run, the order of their stages with them, or by the paper's estimate" },
   more_successors = { type = "boolean", default = false,
     doc = "also give slower plans that bear more stages behind them than asked for (a planner asks again where it needs them)" },
 }
@@ -58,7 +60,7 @@ local function new_place(slice, island, ctx)
   place.table = core.partition_table {
     content = content, devices = island.gpus, node = island.gpus_per_node, microbatches = ctx.microbatches,
     most_successors = place.most_successors, most_stages = ctx.options.max_stages, spread = ctx.options.more_successors,
-    idle = ctx.options.idle,
+    idle = ctx.options.idle, simulated = ctx.options.objective == "simulated",
   }
   local moe <const> = strategies.has_moe(ctx.atoms, 1, #ctx.atoms)
   for gpus = 1, island.gpus do
@@ -110,7 +112,7 @@ local function add_ways(found, place, number, run, ctx)
       r = high
       bears, stage = priced(r)
     end
-    found[#found + 1] = { time_s = stage.forward_s + stage.backward_s, sync_s = stage.sync_s,
+    found[#found + 1] = { time_s = stage.forward_s + stage.backward_s, forward_s = stage.forward_s, sync_s = stage.sync_s,
       max_successors = min(bears, core.no_limit), strategy = number, recomputed = r }
     if bears >= place.most_successors + place.island.gpus then return end
     needed = bears + 1

@@ -51,11 +51,11 @@ static bool boolean_field(lua_State *L, const char *name)
 }
 
 /* core.partition_table{ content = {hashes}, devices, node, microbatches, most_successors, most_stages [, spread]
- * [, idle] } -> PartitionTable. Raises on wrong fields. */
+ * [, idle] [, simulated] } -> PartitionTable. Raises on wrong fields. */
 static int table_new(lua_State *L)
 {
-    static const char *const fields[] = {"content", "devices", "node", "microbatches", "most_successors", "most_stages",
-                                         "spread",  "idle",    NULL};
+    static const char *const fields[] = {"content",     "devices", "node", "microbatches", "most_successors",
+                                         "most_stages", "spread",  "idle", "simulated",    NULL};
     luaL_checktype(L, 1, LUA_TTABLE);
     lua_settop(L, 1);
     tg_check_fields(L, 1, fields);
@@ -72,6 +72,7 @@ static int table_new(lua_State *L)
         .most_stages = tg_integer_field(L, 1, "most_stages", 1, 1 << 20),
         .spread = boolean_field(L, "spread"),
         .idle = boolean_field(L, "idle"),
+        .simulated = boolean_field(L, "simulated"),
     };
     lua_getfield(L, 1, "content");
     spec.content = check_contents(L, &spec.atoms);
@@ -106,6 +107,13 @@ static int table_add(lua_State *L)
     return 0;
 }
 
+static bool has_field(lua_State *L, const char *name)
+{
+    bool there = lua_getfield(L, -1, name) != LUA_TNIL;
+    lua_pop(L, 1);
+    return there;
+}
+
 static double number_of(lua_State *L, int row, const char *name)
 {
     if (lua_getfield(L, -1, name) != LUA_TNUMBER)
@@ -123,8 +131,8 @@ static int count_of(lua_State *L, int row, const char *name)
     return (int)value;
 }
 
-/* table:set(first, last, devices, { { time_s, sync_s, max_successors, strategy, recomputed }, … }): all ways of such a
- * stage */
+/* table:set(first, last, devices, { { time_s [, forward_s = half of it], sync_s, max_successors, strategy, recomputed },
+ * … }): all ways of such a stage */
 static int table_set(lua_State *L)
 {
     tg_partition_table *table = check_table(L);
@@ -136,6 +144,8 @@ static int table_set(lua_State *L)
     for (int i = 0; i < count; i++) {
         luaL_argcheck(L, lua_geti(L, 5, i + 1) == LUA_TTABLE, 5, "expected a list of options");
         options[i] = (tg_stage_option){.time_s = number_of(L, i + 1, "time_s"),
+                                       .forward_s = has_field(L, "forward_s") ? number_of(L, i + 1, "forward_s")
+                                                                              : number_of(L, i + 1, "time_s") / 2,
                                        .sync_s = number_of(L, i + 1, "sync_s"),
                                        .max_successors = count_of(L, i + 1, "max_successors"),
                                        .strategy = count_of(L, i + 1, "strategy"),
@@ -159,7 +169,7 @@ static int table_has(lua_State *L)
 }
 
 /* table:plans(first, last, successors) -> { { idle = n, { first, atoms, devices, strategy, recomputed }, … front first
- * }, … }, by stages, then bottleneck */
+ * }, … }, in the order of tg_partition_table_plans */
 static int table_plans(lua_State *L)
 {
     tg_partition_table *table = check_table(L);

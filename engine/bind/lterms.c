@@ -57,6 +57,13 @@ static const double *amounts(lua_State *L, const char *name, const shape *of, bo
     return spread;
 }
 
+static bool given(lua_State *L, const char *name)
+{
+    bool there = lua_getfield(L, 1, name) != LUA_TNIL;
+    lua_pop(L, 1);
+    return there;
+}
+
 static const bool *flags(lua_State *L, const char *name, const shape *of)
 {
     const bool *list = tg_flags_field(L, name, of->rows, false);
@@ -66,8 +73,8 @@ static const bool *flags(lua_State *L, const char *name, const shape *of)
     return spread;
 }
 
-/* core.terms{ time_s = {…}, static_bytes = {…}, inflight_bytes = {…} [, transient_bytes = {…}] [, recomputable = {…},
- * recompute_s = {…}, recomputed_inflight_bytes = {…}, recompute_peak_bytes = {…}] [, stage_s] [, stage_static_bytes]
+/* core.terms{ time_s = {…} [, forward_s = {…}], static_bytes = {…}, inflight_bytes = {…} [, transient_bytes = {…}]
+ * [, recomputable = {…}, recompute_s = {…}, recomputed_inflight_bytes = {…}, recompute_peak_bytes = {…}] [, stage_s] [, stage_static_bytes]
  * [, step_s = {…}] [, reduce_s = {…}] [, stage_step_s] [, stage_reduce_s] [, reduce_share = 1]
  * [, whole_static_bytes] [, whole_step_s] [, whole_reduce_s], capacity_bytes, microbatches [, rows = {…}] } -> Terms.
  * Lists: one value per atom of the whole model or, with rows, per row: atom i has row rows[i]. Raises on wrong fields.
@@ -75,6 +82,7 @@ static const bool *flags(lua_State *L, const char *name, const shape *of)
 static int terms_new(lua_State *L)
 {
     static const char *const fields[] = {"time_s",
+                                         "forward_s",
                                          "static_bytes",
                                          "inflight_bytes",
                                          "transient_bytes",
@@ -107,6 +115,7 @@ static int terms_new(lua_State *L)
         .atoms = of.atoms,
         .microbatches = tg_integer_field(L, 1, "microbatches", 1, INT32_MAX),
         .time_s = amounts(L, "time_s", &of, true),
+        .forward_s = given(L, "forward_s") ? amounts(L, "forward_s", &of, true) : NULL,
         .static_bytes = amounts(L, "static_bytes", &of, true),
         .inflight_bytes = amounts(L, "inflight_bytes", &of, true),
         .transient_bytes = amounts(L, "transient_bytes", &of, false),

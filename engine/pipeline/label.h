@@ -1,4 +1,5 @@
-/* The lower bound of COMPOSITION.md, section 4, built stage by stage from the back. Private to the composer. */
+/* The lower bound of COMPOSITION.md, section 4, built stage by stage from the back. Private to the composer and
+ * to the partition table. */
 #ifndef TG_PIPELINE_LABEL_H
 #define TG_PIPELINE_LABEL_H
 

@@ -5,56 +5,55 @@
 
 /* A state is a suffix's content and how many GPUs, counted from the island's rear, it may lie on; its labels are the
  * suffix's Pareto set. A stage put in front of two suffixes, one no worse than the other in every figure, keeps that
- * order, so a dominated label can be dropped at once. Labels are made by rising number of stages, and for each number
- * by rising bound of the bottleneck; a group of them (front stage's atoms and GPUs, stages behind) whose best figures
- * taken together are dominated is never looked into. */
+ * order (but see partition_figures.c), so a dominated label can be dropped at once. Labels are made by rising number of
+ * stages, and for each number by rising bound of the first figure; a group of them (front stage's atoms and GPUs, stages
+ * behind) whose best figures taken together are dominated is never looked into. */
 
 enum { MOST_LABELS = 1 << 21 };
 
 /* Rows of one front stage's atoms and size before those of the state behind. */
 typedef struct {
-    double bottleneck_s;
+    double least_s; /* of the first figure */
     int atoms, size;
     const menu *menu;
     const state *behind;
 } group;
 TG_VEC(groups, group);
 
-static bool dominates(const label *x, const figures *y)
+static bool dominates(const figures *x, const figures *y)
 {
-    return x->bottleneck_s <= y->bottleneck_s * TG_TABLE_SLACK && x->latency_s <= y->latency_s * TG_TABLE_SLACK &&
-           x->sync_s <= y->sync_s * TG_TABLE_SLACK && x->bears >= y->bears;
+    for (int i = 0; i < TG_FIGURES; i++)
+        if (x->at[i] > y->at[i] * TG_TABLE_SLACK)
+            return false;
+    return x->bears >= y->bears;
 }
 
-/* Is any label of the state (all have no more stages) as good? The one found is moved to the front, since the next
- * question is most often about something alike; among labels of fewer stages order is kept. */
-static bool dominated(labels *all, size_t start, const figures *y)
+/* Is any label as good? The labels of as many stages begin at start; those of fewer are no rivals where rows are told
+ * apart by how they run. The one found is moved to the front, since the next question is most often about something
+ * alike; among labels of fewer stages order is kept. */
+static bool dominated(const tg_partition_table *t, labels *all, size_t start, const figures *y)
 {
     for (size_t k = all->count; k-- > start;)
-        if (dominates(&all->at[k], y)) {
+        if (dominates(&all->at[k].figures, y)) {
             label last = all->at[all->count - 1];
             all->at[all->count - 1] = all->at[k];
             all->at[k] = last;
             return true;
         }
-    for (size_t k = 0; k < start; k++)
-        if (dominates(&all->at[k], y))
+    for (size_t k = 0; k < start && !t->spec.simulated; k++)
+        if (dominates(&all->at[k].figures, y))
             return true;
     return false;
 }
 
 /* Appends unless dominated; takes out what it dominates among those of as many stages, which begin at start. */
-static bool offer(labels *all, size_t start, const label *one)
+static bool offer(const tg_partition_table *t, labels *all, size_t start, const label *one)
 {
-    const figures y = {one->bottleneck_s, one->latency_s, one->sync_s, one->bears};
-    if (dominated(all, start, &y))
+    if (dominated(t, all, start, &one->figures))
         return true;
-    for (size_t k = all->count; k-- > start;) {
-        const label *other = &all->at[k];
-        const figures z = {other->bottleneck_s, other->latency_s, other->sync_s, other->bears};
-        if (dominates(one, &z))
+    for (size_t k = all->count; k-- > start;)
+        if (dominates(&one->figures, &all->at[k].figures))
             all->at[k] = all->at[--all->count];
-    }
     return labels_push(all, *one);
 }
 
@@ -65,71 +64,48 @@ static bool lies_well(const tg_partition_table *t, int from, int devices)
     return devices < node ? from / node == (from + devices - 1) / node : from % node == 0;
 }
 
-static int useful(const tg_partition_table *t, int successors)
+/* Option number o of a menu, alone or before a row. */
+static bool add_row(tg_partition_table *t, labels *all, size_t start, label one, const menu *m, size_t o,
+                    int successors)
 {
-    return t->spec.spread ? t->spec.most_successors : successors;
+    const tg_stage_option *option = &m->all.at[o];
+    one.option = (int)o;
+    one.time = (tg_stage_time){option->forward_s, option->time_s - option->forward_s, option->sync_s, 0};
+    one.figures = tg_table_measure(t, option, one.behind, successors);
+    return offer(t, all, start, &one);
 }
 
 /* The options of a menu alone, as rows of one stage in front of idle GPUs. */
-static bool add_last_stages(const tg_partition_table *t, labels *all, const menu *m, int atoms, int size, int idle,
+static bool add_last_stages(tg_partition_table *t, labels *all, const menu *m, int atoms, int size, int idle,
                             int successors)
 {
-    for (size_t o = 0; o < m->all.count; o++) {
-        const tg_stage_option *option = &m->all.at[o];
-        if (option->max_successors < successors)
-            continue;
-        int bears = option->max_successors, most = useful(t, successors);
-        label one = {.bottleneck_s = option->time_s,
-                     .latency_s = option->time_s,
-                     .sync_s = option->sync_s,
-                     .bears = bears < most ? bears : most,
-                     .stages = 1,
-                     .idle = idle,
-                     .atoms = atoms,
-                     .devices = t->sizes[size],
-                     .option = (int)o,
-                     .behind = -1};
-        if (!offer(all, 0, &one))
+    const label one = {.stages = 1, .idle = idle, .atoms = atoms, .devices = t->sizes[size]};
+    for (size_t o = 0; o < m->all.count; o++)
+        if (m->all.at[o].max_successors >= successors && !add_row(t, all, 0, one, m, o, successors))
             return false;
-    }
     return true;
 }
 
-static figures joined(const figures *front, const figures *behind, int stages, int most)
-{
-    int bears = front->bears - stages + 1;
-    bears = bears < behind->bears ? bears : behind->bears;
-    return (figures){fmax(front->bottleneck_s, behind->bottleneck_s), front->latency_s + behind->latency_s,
-                     fmax(front->sync_s, behind->sync_s), bears < most ? bears : most};
-}
-
 /* All rows of a group with so many stages. */
-static bool add_group(const tg_partition_table *t, labels *all, size_t start, const group *g, int stages,
-                      int successors)
+static bool add_group(tg_partition_table *t, labels *all, size_t start, const group *g, int stages, int successors)
 {
+    const state *behind = g->behind;
     for (size_t o = 0; o < g->menu->all.count; o++) {
         const tg_stage_option *option = &g->menu->all.at[o];
         if (option->max_successors < successors + stages - 1)
             continue;
-        const figures front = {option->time_s, option->time_s, option->sync_s, option->max_successors};
-        const figures hope = joined(&front, &g->behind->best[stages - 1], stages, useful(t, successors));
-        if (dominated(all, start, &hope))
+        figures hope = tg_table_least(t, option, &behind->best[stages - 1], stages, successors);
+        if (dominated(t, all, start, &hope))
             continue;
-        for (int l = g->behind->from[stages - 1]; l < g->behind->from[stages]; l++) {
-            const label *behind = &g->behind->all.at[l];
-            const figures its = {behind->bottleneck_s, behind->latency_s, behind->sync_s, behind->bears};
-            const figures sum = joined(&front, &its, stages, useful(t, successors));
-            label one = {.bottleneck_s = sum.bottleneck_s,
-                         .latency_s = sum.latency_s,
-                         .sync_s = sum.sync_s,
-                         .bears = sum.bears,
-                         .stages = stages,
-                         .idle = behind->idle,
-                         .atoms = g->atoms,
-                         .devices = t->sizes[g->size],
-                         .option = (int)o,
-                         .behind = l};
-            if (!offer(all, start, &one))
+        for (int l = behind->from[stages - 1]; l < behind->from[stages]; l++) {
+            const label *row = &behind->all.at[l];
+            const label one = {.stages = stages,
+                               .idle = row->idle,
+                               .atoms = g->atoms,
+                               .devices = t->sizes[g->size],
+                               .behind = row};
+            hope = tg_table_least(t, option, &row->figures, stages, successors);
+            if (!dominated(t, all, start, &hope) && !add_row(t, all, start, one, g->menu, o, successors))
                 return false;
         }
     }
@@ -139,8 +115,8 @@ static bool add_group(const tg_partition_table *t, labels *all, size_t start, co
 static int compare_groups(const void *a, const void *b)
 {
     const group *x = a, *y = b;
-    if (x->bottleneck_s != y->bottleneck_s)
-        return x->bottleneck_s < y->bottleneck_s ? -1 : 1;
+    if (x->least_s != y->least_s)
+        return x->least_s < y->least_s ? -1 : 1;
     if (x->size != y->size)
         return x->size < y->size ? -1 : 1;
     return x->atoms - y->atoms;
@@ -149,14 +125,11 @@ static int compare_groups(const void *a, const void *b)
 static int compare_labels(const void *a, const void *b)
 {
     const label *x = a, *y = b;
-    if (x->bottleneck_s != y->bottleneck_s)
-        return x->bottleneck_s < y->bottleneck_s ? -1 : 1;
-    if (x->latency_s != y->latency_s)
-        return x->latency_s < y->latency_s ? -1 : 1;
-    if (x->sync_s != y->sync_s)
-        return x->sync_s < y->sync_s ? -1 : 1;
-    if (x->bears != y->bears)
-        return x->bears > y->bears ? -1 : 1;
+    for (int i = 0; i < TG_FIGURES; i++)
+        if (x->figures.at[i] != y->figures.at[i])
+            return x->figures.at[i] < y->figures.at[i] ? -1 : 1;
+    if (x->figures.bears != y->figures.bears)
+        return x->figures.bears > y->figures.bears ? -1 : 1;
     if (x->devices != y->devices)
         return x->devices < y->devices ? -1 : 1;
     if (x->atoms != y->atoms)
@@ -167,28 +140,28 @@ static int compare_labels(const void *a, const void *b)
 }
 
 /* Rows of so many stages from the groups, which are those of all numbers. */
-static bool add_rows(const tg_partition_table *t, state *s, groups *all, int stages, int successors)
+static bool add_rows(tg_partition_table *t, state *s, groups *all, int stages, int successors)
 {
     size_t used = 0;
     for (size_t g = 0; g < all->count; g++) {
         group *one = &all->at[g];
         if (one->behind->from[stages - 1] == one->behind->from[stages] ||
-            one->menu->best.bears < successors + stages - 1)
+            one->menu->best.max_successors < successors + stages - 1)
             continue;
         const group wanted = *one;
         *one = all->at[used];
         all->at[used++] = wanted;
     }
     for (size_t g = 0; g < used; g++)
-        all->at[g].bottleneck_s =
-            fmax(all->at[g].menu->best.bottleneck_s, all->at[g].behind->best[stages - 1].bottleneck_s);
+        all->at[g].least_s =
+            tg_table_least(t, &all->at[g].menu->best, &all->at[g].behind->best[stages - 1], stages, successors).at[0];
     if (used > 1)
         qsort(all->at, used, sizeof *all->at, compare_groups);
     size_t start = (size_t)s->from[stages];
     for (size_t g = 0; g < used; g++) {
         const group *one = &all->at[g];
-        const figures hope = joined(&one->menu->best, &one->behind->best[stages - 1], stages, useful(t, successors));
-        if (!dominated(&s->all, start, &hope) && !add_group(t, &s->all, start, one, stages, successors))
+        const figures hope = tg_table_least(t, &one->menu->best, &one->behind->best[stages - 1], stages, successors);
+        if (!dominated(t, &s->all, start, &hope) && !add_group(t, &s->all, start, one, stages, successors))
             return false;
     }
     return true;
@@ -198,11 +171,12 @@ static bool add_rows(const tg_partition_table *t, state *s, groups *all, int sta
 static void close_stages(state *s, int stages)
 {
     size_t start = (size_t)s->from[stages], count = s->all.count - start;
-    figures best = {INFINITY, INFINITY, INFINITY, -1};
+    figures best = {{INFINITY, INFINITY, INFINITY, INFINITY}, -1};
     for (size_t k = start; k < s->all.count; k++) {
-        const label *one = &s->all.at[k];
-        best = (figures){fmin(best.bottleneck_s, one->bottleneck_s), fmin(best.latency_s, one->latency_s),
-                         fmin(best.sync_s, one->sync_s), one->bears > best.bears ? one->bears : best.bears};
+        const figures *one = &s->all.at[k].figures;
+        for (int i = 0; i < TG_FIGURES; i++)
+            best.at[i] = fmin(best.at[i], one->at[i]);
+        best.bears = one->bears > best.bears ? one->bears : best.bears;
     }
     if (count > 1)
         qsort(s->all.at + start, count, sizeof *s->all.at, compare_labels);
@@ -272,21 +246,16 @@ static state *state_of(tg_partition_table *t, int start, int length, int devices
     return t->label_count < MOST_LABELS && fill(t, s, start, length, devices, successors) ? s : NULL;
 }
 
-static bool trace(tg_partition_table *t, tg_arena *arena, int first, int last, int successors, const label *l,
-                  tg_table_plan *out)
+static bool trace(tg_partition_table *t, tg_arena *arena, int first, const label *l, tg_table_plan *out)
 {
     tg_table_stage *stages = tg_arena_alloc(arena, (size_t)l->stages, sizeof *stages);
     if (!stages)
         return false;
     *out = (tg_table_plan){l->stages, l->idle, stages};
-    for (int k = 0, start = first, devices = t->spec.devices; k < out->stages; k++) {
+    for (int start = first; l; start += l->atoms, l = l->behind) {
         const menu *m = tg_table_menu(t, start, l->atoms, tg_table_size(t, l->devices));
-        stages[k] =
+        *stages++ =
             (tg_table_stage){t->earliest[tg_table_at(t, start, l->atoms)], l->atoms, l->devices, m->all.at[l->option]};
-        start += l->atoms;
-        devices -= l->devices;
-        if (l->behind >= 0)
-            l = &state_of(t, start, last - start, devices, successors)->all.at[l->behind];
     }
     return true;
 }
@@ -304,7 +273,7 @@ tg_status tg_partition_table_plans(tg_partition_table *t, tg_arena *arena, int f
         return tg_fail(err, TG_EINPUT, "more than %d rows of stages that none dominates", MOST_LABELS);
     tg_table_plan *plans = s ? tg_arena_alloc(arena, s->all.count, sizeof *plans) : NULL;
     for (size_t n = 0; plans && n < s->all.count; n++)
-        if (!trace(t, arena, first, last, successors, &s->all.at[n], &plans[n]))
+        if (!trace(t, arena, first, &s->all.at[n], &plans[n]))
             plans = NULL;
     if (!plans)
         return tg_fail(err, TG_EMEMORY, "out of memory");

@@ -58,7 +58,8 @@ tg_partition_table *tg_partition_table_new(const tg_partition_table_spec *spec, 
         t->runs = calloc(runs, sizeof *t->runs);
         t->sizes = calloc((size_t)spec->devices, sizeof *t->sizes);
     }
-    if (!t || !t->earliest || !t->runs || !t->sizes || !find_equal_runs(t)) {
+    if (!t || !t->earliest || !t->runs || !t->sizes || !find_equal_runs(t) ||
+        !tg_chain_make(&t->arena, t->spec.most_stages, spec->microbatches, TG_OVERLAPPED, &t->chain)) {
         tg_fail(err, TG_EMEMORY, "out of memory");
         tg_partition_table_free(t);
         return NULL;
@@ -95,6 +96,7 @@ void tg_partition_table_free(tg_partition_table *t)
         free_states(t, t->runs[r].states);
     }
     ways_free(&t->ways);
+    tg_arena_free(&t->arena);
     free(t->earliest);
     free(t->runs);
     free(t->sizes);
@@ -150,7 +152,7 @@ static void finish_menu(const tg_partition_table *t, menu *m)
     if (m->all.count)
         qsort(m->all.at, m->all.count, sizeof *m->all.at, compare_options);
     size_t kept = 0;
-    m->best = (figures){INFINITY, INFINITY, INFINITY, -1};
+    m->best = (tg_stage_option){.time_s = INFINITY, .forward_s = INFINITY, .sync_s = INFINITY, .max_successors = -1};
     for (size_t i = 0; i < m->all.count; i++) {
         const tg_stage_option one = m->all.at[i];
         bool dominated = false;
@@ -162,12 +164,12 @@ static void finish_menu(const tg_partition_table *t, menu *m)
         if (dominated)
             continue;
         m->all.at[kept++] = one;
-        m->best.bottleneck_s = fmin(m->best.bottleneck_s, one.time_s);
+        m->best.time_s = fmin(m->best.time_s, one.time_s);
+        m->best.forward_s = fmin(m->best.forward_s, one.forward_s);
         m->best.sync_s = fmin(m->best.sync_s, one.sync_s);
-        if (one.max_successors > m->best.bears)
-            m->best.bears = one.max_successors;
+        if (one.max_successors > m->best.max_successors)
+            m->best.max_successors = one.max_successors;
     }
-    m->best.latency_s = m->best.bottleneck_s;
     m->all.count = kept;
     m->made = true;
 }
@@ -182,8 +184,8 @@ static bool add_ways(const tg_partition_table *t, int first, int last, int devic
         tg_split_stage stage;
         for (int inflight = 1; tg_terms_stage(one->terms, first, last, inflight, one->allow_recompute, &stage);
              inflight = stage.max_successors + 2) {
-            tg_stage_option option = {stage.time_s, stage.sync_s, stage.max_successors, one->strategy,
-                                      stage.recomputed};
+            tg_stage_option option = {stage.time_s,         stage.forward_s, stage.sync_s,
+                                      stage.max_successors, one->strategy,   stage.recomputed};
             if (!options_push(out, option))
                 return false;
             if (stage.max_successors >= most_borne(t))
@@ -239,6 +241,8 @@ tg_status tg_partition_table_set(tg_partition_table *t, int first, int last, int
     for (int i = 0; i < count; i++) {
         if (!isfinite(given[i].time_s) || given[i].time_s < 0 || !isfinite(given[i].sync_s) || given[i].sync_s < 0)
             return tg_fail(err, TG_EINPUT, "time_s, sync_s: must be finite and at least 0");
+        if (!(given[i].forward_s >= 0 && given[i].forward_s <= given[i].time_s))
+            return tg_fail(err, TG_EINPUT, "forward_s: must be at least 0 and at most time_s");
         if (given[i].max_successors >= 0 && !options_push(&m->all, given[i]))
             return tg_fail(err, TG_EMEMORY, "out of memory");
     }

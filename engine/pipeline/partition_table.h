@@ -16,15 +16,17 @@ typedef struct {
     int most_successors; /* more never stand behind a plan */
     bool spread;         /* plans that bear more successors than asked for count as better */
     bool idle;           /* GPUs may stay unused, the last ones; else all are used */
+    bool simulated;      /* rows are compared by how they run, with their stages' order; else by the paper's estimate */
     int most_stages;
 } tg_partition_table_spec;
 
 /* One way to run a stage. */
 typedef struct {
-    double time_s, sync_s; /* forward + backward of one microbatch; at the end of a step */
-    int max_successors;    /* TG_NO_LIMIT; at least 0 */
-    int strategy;          /* the caller's number */
-    int recomputed;        /* layers */
+    double time_s, forward_s; /* forward + backward of one microbatch; forward alone */
+    double sync_s;            /* at the end of a step */
+    int max_successors;       /* TG_NO_LIMIT; at least 0 */
+    int strategy;             /* the caller's number */
+    int recomputed;           /* layers */
 } tg_stage_option;
 
 typedef struct {
@@ -57,7 +59,9 @@ bool tg_partition_table_has(const tg_partition_table *table, int first, int last
 
 /* The rows of stages over [first, last), each stage in one node or in whole nodes, with successors stages behind, that
  * no other is as good as in all of stages, bottleneck, latency, largest sync and (spread) successors borne; by stages,
- * then bottleneck. What *out holds lives in arena. TG_EINPUT also if there are too many to hold. */
+ * then bottleneck. Simulated: that no other of as many stages is as good as in latency, how long its syncs reach beyond
+ * it, and, with nothing behind, the time of its front stage from the first forward to the last backward and that of the
+ * iteration; by stages, then the former. What *out holds lives in arena. TG_EINPUT also if there are too many to hold. */
 tg_status tg_partition_table_plans(tg_partition_table *table, tg_arena *arena, int first, int last, int successors,
                                    const tg_table_plan **out, int *count, tg_error *err);
 

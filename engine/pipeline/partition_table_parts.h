@@ -1,27 +1,31 @@
-/* Inside of the partition table: its stages' menus (partition_table.c) and its rows of stages (partition_rows.c). */
+/* Inside of the partition table: its stages' menus (partition_table.c), what rows of stages are compared by
+ * (partition_figures.c), and the rows (partition_rows.c). */
 #ifndef TG_PIPELINE_PARTITION_TABLE_PARTS_H
 #define TG_PIPELINE_PARTITION_TABLE_PARTS_H
 
+#include "pipeline/label.h"
 #include "pipeline/partition_table.h"
 
 /* Sums in another order differ in the last bits only. */
 #define TG_TABLE_SLACK (1 + 1e-12)
 
+enum { TG_FIGURES = 4 };
+
+/* What rows are compared by; of some rows together, the best of each. */
 typedef struct {
-    double bottleneck_s, latency_s, sync_s;
-    int bears; /* successors, as far as more is better */
+    double at[TG_FIGURES]; /* seconds, see partition_figures.c */
+    int bears;             /* successors, as far as more is better */
+} figures;
+
+typedef struct label {
+    figures figures;
+    tg_stage_time time; /* of the front stage */
     int stages, idle;
     int atoms, devices, option; /* the front stage */
-    int behind;                 /* label of the state behind it */
+    const struct label *behind; /* of the state behind it, which is full; NULL: it is the last stage */
 } label;
 TG_VEC(labels, label);
 TG_VEC(options, tg_stage_option);
-
-/* The best figures among some labels or options. */
-typedef struct {
-    double bottleneck_s, latency_s, sync_s;
-    int bears;
-} figures;
 
 typedef struct {
     bool filled;
@@ -33,7 +37,7 @@ typedef struct {
 typedef struct {
     bool made;
     options all;
-    figures best;
+    tg_stage_option best; /* the best of each number */
 } menu;
 
 /* What is known of the runs of one content. */
@@ -56,6 +60,8 @@ struct tg_partition_table {
     int *sizes, size_count; /* that a stage can have */
     ways ways;
     size_t label_count;
+    tg_arena arena;
+    tg_chain chain; /* room to measure a row in */
 };
 
 static inline size_t tg_table_at(const tg_partition_table *t, int start, int length)
@@ -69,6 +75,13 @@ const menu *tg_table_menu(tg_partition_table *t, int start, int length, int size
 
 /* The index of a size among those that a stage can have, or -1. */
 int tg_table_size(const tg_partition_table *t, int devices);
+
+/* What a row takes at least: front before one of these figures (all 0 for none), stages in all. */
+figures tg_table_least(const tg_partition_table *t, const tg_stage_option *front, const figures *behind, int stages,
+                       int successors);
+
+/* What it takes: front before that row, or NULL. */
+figures tg_table_measure(tg_partition_table *t, const tg_stage_option *front, const label *behind, int successors);
 
 tg_status tg_table_check_run(const tg_partition_table *t, int first, int last, tg_error *err);
 

@@ -11,7 +11,8 @@ enum { TG_SPLIT_ATOMS = 1024 }; /* a terms object holds at most so many */
 /* What one strategy on one island costs, per atom of the whole model; all numbers finite and at least 0. */
 typedef struct {
     int atoms, microbatches;
-    const double *time_s; /* forward + backward of one microbatch, nothing recomputed */
+    const double *time_s;    /* forward + backward of one microbatch, nothing recomputed */
+    const double *forward_s; /* part of it; NULL: half. Only tg_terms_stage reads it */
     const double *static_bytes;
     const double *inflight_bytes;            /* each microbatch in flight */
     const double *transient_bytes;           /* a stage bears the largest of its atoms' */
@@ -57,7 +58,7 @@ tg_status tg_split_run(const tg_terms *terms, const tg_split_query *query, tg_sp
                        tg_error *err);
 
 typedef struct {
-    double time_s, sync_s;
+    double time_s, forward_s, sync_s;
     int recomputed;     /* of its first recomputable atoms, the least that fits */
     int max_successors; /* stages that may then stand behind it; TG_NO_LIMIT */
 } tg_split_stage;

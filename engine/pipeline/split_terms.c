@@ -14,7 +14,7 @@ static int levels_of(int atoms)
 
 size_t tg_terms_bytes(int atoms)
 {
-    size_t n = (size_t)atoms, doubles = 7 * (n + 1) + 2 * n * (size_t)levels_of(atoms);
+    size_t n = (size_t)atoms, doubles = 8 * (n + 1) + 2 * n * (size_t)levels_of(atoms);
     return sizeof(tg_terms) + doubles * sizeof(double) + 2 * (n + 1) * sizeof(int);
 }
 
@@ -51,6 +51,7 @@ static tg_status check_terms(const tg_split_terms *from, tg_error *err)
                  {"stage_s", &from->stage_s, 1},
                  {"stage_static_bytes", &from->stage_static_bytes, 1},
                  {"capacity_bytes", &from->capacity_bytes, 1},
+                 {"forward_s", from->forward_s, from->forward_s ? from->atoms : 0},
                  {"step_s", from->step_s, from->step_s ? from->atoms : 0},
                  {"reduce_s", from->reduce_s, from->reduce_s ? from->atoms : 0},
                  {"whole_static_bytes", &from->whole_static_bytes, 1},
@@ -111,7 +112,8 @@ tg_status tg_terms_init(tg_terms *terms, const tg_split_terms *from, tg_error *e
     t->stage_reduce_s = from->stage_reduce_s;
     t->reduce_share = from->reduce_share;
     t->time_s = (double *)(t + 1);
-    t->static_bytes = t->time_s + n + 1;
+    t->forward_s = t->time_s + n + 1;
+    t->static_bytes = t->forward_s + n + 1;
     t->inflight_bytes = t->static_bytes + n + 1;
     t->least_inflight_bytes = t->inflight_bytes + n + 1;
     t->recompute_s = t->least_inflight_bytes + n + 1;
@@ -132,6 +134,8 @@ tg_status tg_terms_init(tg_terms *terms, const tg_split_terms *from, tg_error *e
         }
         t->recomputable[i + 1] = m;
         t->time_s[i + 1] = t->time_s[i] + nearbyint(from->time_s[i] / quantum_s) * quantum_s;
+        double forward_s = from->forward_s ? from->forward_s[i] : from->time_s[i] / 2;
+        t->forward_s[i + 1] = t->forward_s[i] + nearbyint(forward_s / quantum_s) * quantum_s;
         t->static_bytes[i + 1] = t->static_bytes[i] + ceil(from->static_bytes[i]);
         t->inflight_bytes[i + 1] = t->inflight_bytes[i] + inflight;
         t->least_inflight_bytes[i + 1] = t->least_inflight_bytes[i] + least;
@@ -197,6 +201,7 @@ bool tg_terms_stage(const tg_terms *terms, int first, int last, int inflight, bo
         reduce_s += t->stage_reduce_s;
     out->recomputed = r;
     out->time_s = t->time_s[last] - t->time_s[first] + t->stage_s + (t->recompute_s[front + r] - t->recompute_s[front]);
+    out->forward_s = fmin(t->forward_s[last] - t->forward_s[first] + t->stage_s / 2, out->time_s);
     out->sync_s = t->step_s[last] - t->step_s[first] - (whole ? t->whole_step_s : 0) + t->stage_step_s +
                   fmax(t->reduce_share * reduce_s, reduce_s - out->time_s);
     const tg_stage_memory memory = {.static_bytes = tg_terms_fixed_bytes(t, first, last),

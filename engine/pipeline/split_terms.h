@@ -10,7 +10,7 @@ struct tg_terms {
     double whole_static_bytes, whole_step_s, whole_reduce_s;
     double stage_step_s, stage_reduce_s, reduce_share;
     /* Sums over the atoms before the index (atoms + 1 each). */
-    double *time_s, *static_bytes, *inflight_bytes;
+    double *time_s, *forward_s, *static_bytes, *inflight_bytes;
     double *least_inflight_bytes; /* everything recomputable recomputed */
     /* Recomputable atoms: how many before the index; the index behind each; the sum over those before it. */
     int *recomputable, *behind;

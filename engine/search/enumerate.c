@@ -15,6 +15,7 @@ enum {
 };
 
 static const double LEFT_OUT_GAP = 0.01;    /* fraction */
+static const double GUESS_GAP = 0.05;       /* fraction */
 static const double LAST_COMPOSITION_S = 2; /* for what is there when the run is stopped */
 
 static tg_compose_options options_for(const tg_run *run, int required_island, const tg_best *best, bool stopped)
@@ -53,8 +54,8 @@ static tg_status list_hopes(const tg_level *level, const tg_composition *found, 
 
 /* Composes what is known at this level. A plan that stands where it was not asked for is asked for there, until none
  * is; once the run is stopped, plans stand only where they are known to fit. */
-static tg_status compose_level(tg_run *run, tg_level *level, int required_island, tg_best *best, tg_composition *last,
-                               tg_error *err)
+static tg_status compose_level(tg_run *run, tg_level *level, int required_island, double gap, tg_best *best,
+                               tg_composition *last, tg_error *err)
 {
     for (;;) {
         tg_arena arena = {0};
@@ -64,6 +65,7 @@ static tg_status compose_level(tg_run *run, tg_level *level, int required_island
         tg_ask_vec hopes = {0};
         bool stopped = tg_run_stopped(run);
         tg_compose_options options = options_for(run, required_island, best, stopped);
+        options.gap = fmax(options.gap, gap);
         tg_status status = tg_assemble(run, level, !stopped, &arena, &instance, &origins, err);
         if (status == TG_OK)
             status = tg_compose(&arena, &instance, &options, &found, err);
@@ -165,6 +167,29 @@ static tg_status ask_guesses(tg_run *run, tg_level *level, tg_error *err)
     return status;
 }
 
+static bool enough(const tg_run *run, const tg_best *best)
+{
+    return run->options->any && best->count > 0;
+}
+
+/* Round 0 of every level before any goes on: one whose best is far from that of another is then left soon. */
+static tg_status open_levels(tg_run *run, tg_level *levels, tg_best *best, int *opened, tg_error *err)
+{
+    const tg_problem *problem = run->problem;
+    tg_composition last;
+    tg_status status = TG_OK;
+    while (*opened < problem->microbatch_count && status == TG_OK && !tg_run_stopped(run) && !enough(run, best)) {
+        tg_level *level = &levels[*opened];
+        status = tg_level_open(run, problem->microbatches[(*opened)++], level, err);
+        if (status == TG_OK)
+            status = ask_guesses(run, level, err);
+        if (status == TG_OK)
+            status =
+                compose_level(run, level, run->options->compose.required_island, GUESS_GAP, best, &last, err);
+    }
+    return status;
+}
+
 typedef struct {
     double bound_s;
     int class;
@@ -176,11 +201,6 @@ static int compare_ranked(const void *a, const void *b)
     if (x->bound_s != y->bound_s)
         return x->bound_s < y->bound_s ? -1 : 1;
     return x->class - y->class;
-}
-
-static bool enough(const tg_run *run, const tg_best *best)
-{
-    return run->options->any && best->count > 0;
 }
 
 /* Asks for what could still be part of a plan better than best, most promising first, and composes after every round.
@@ -199,7 +219,7 @@ static tg_status search_level(tg_run *run, tg_level *level, int required_island,
     tg_status status = ask_guesses(run, level, err);
     int at = 0;
     while (status == TG_OK) {
-        status = compose_level(run, level, required_island, best, last, err);
+        status = compose_level(run, level, required_island, 0, best, last, err);
         if (run->provider->progress && status == TG_OK)
             run->provider->progress(run->provider->self, level->microbatches, kept ? (double)at / kept : 1,
                                     tg_best_time(best));
@@ -397,15 +417,15 @@ tg_status tg_enumerate(tg_arena *arena, const tg_problem *problem, const tg_prov
     tg_status status = levels ? open_run(&run, workers, err) : tg_fail(err, TG_EMEMORY, "out of memory");
     if (status == TG_OK)
         status = tg_best_open(&best, &run, options->compose.top, options->compose.cutoff, err);
-    while (opened < problem->microbatch_count && status == TG_OK && !tg_run_stopped(&run) && !enough(&run, &best)) {
+    if (status == TG_OK)
+        status = open_levels(&run, levels, &best, &opened, err);
+    int searched = 0;
+    while (searched < opened && status == TG_OK && !tg_run_stopped(&run) && !enough(&run, &best)) {
         tg_composition last = {.bound_s = 0};
-        tg_level *level = &levels[opened];
-        status = tg_level_open(&run, problem->microbatches[opened++], level, err);
-        if (status == TG_OK)
-            status = search_level(&run, level, options->compose.required_island, &best, &last, err);
+        status = search_level(&run, &levels[searched++], options->compose.required_island, &best, &last, err);
         bound_s = fmin(bound_s, last.bound_s);
     }
-    if (status == TG_OK && (opened < problem->microbatch_count || tg_run_stopped(&run)))
+    if (status == TG_OK && (searched < problem->microbatch_count || tg_run_stopped(&run)))
         bound_s = 0; /* what was not asked for bounds nothing */
     if (status == TG_OK && best.count && options->left_out && opened == problem->microbatch_count)
         status = work_out_left_out(&run, levels, &best, out, err);

@@ -177,8 +177,8 @@ local function engine_terms(prices, place, strategy)
   local peak_bytes = 0
   for _, terms in ipairs(entries) do peak_bytes = max(peak_bytes, terms.recompute_peak_bytes) end
   local lists <const> = {
-    time_s = {}, recompute_s = {}, static_bytes = {}, inflight_bytes = {}, recomputed_inflight_bytes = {}, transient_bytes = {},
-    recompute_peak_bytes = {}, recomputable = {}, rows = place.rows, stage_s = constants.stage_s,
+    time_s = {}, forward_s = {}, recompute_s = {}, static_bytes = {}, inflight_bytes = {}, recomputed_inflight_bytes = {},
+    transient_bytes = {}, recompute_peak_bytes = {}, recomputable = {}, rows = place.rows, stage_s = constants.stage_s,
     stage_static_bytes = constants.static_bytes,
     capacity_bytes = place.ctx.capacity_bytes, microbatches = place.ctx.microbatches,
     stage_step_s = constants.step_s, stage_reduce_s = constants.reduce_s, reduce_share = constants.reduce_share,
@@ -190,6 +190,7 @@ local function engine_terms(prices, place, strategy)
     local can <const> = can_recompute(place.distinct[i])
     local now <const> = all and can
     lists.time_s[i] = terms.forward_s + terms.backward_s + (now and terms.recompute_s or 0)
+    lists.forward_s[i] = terms.forward_s
     lists.static_bytes[i] = terms.static_bytes
     lists.inflight_bytes[i] = now and terms.recomputed_inflight_bytes or terms.inflight_bytes
     lists.transient_bytes[i] = terms.transient_bytes + (all and peak_bytes or 0)

@@ -1,0 +1,62 @@
+#include <math.h>
+
+#include "pipeline/partition_table_parts.h"
+
+/* A row of stages is a map of what the pipeline has behind it (COMPOSITION.md, section 9). Of its constants, four tell
+ * rows of equally many stages apart, with nothing behind but as many stages as asked for: latency r, e (reach: the
+ * latest that a stage's sync ends, a microbatch that nothing holds up being the last), a0 (busy: from the first forward
+ * to the last backward's end at the front stage) and x0 (end: of the iteration). They depend on the stages' order;
+ * bottleneck, latency and largest sync, by which the paper's estimate is the least, do not. A row of fewer stages is
+ * never better by that alone: it leaves the stages in front of it fewer microbatches in flight.
+ *
+ * Of a stage put in front of two rows, r and e keep their order; a0 and x0 do but for what the front stage waits
+ * beyond them (label.c), and the transfers between the stages are left out: nothing is proved, but against all rows the
+ * optimum was not missed (exact_spec). */
+enum { BOTTLENECK, LATENCY, SYNC, BUSY = BOTTLENECK, REACH = SYNC, END };
+
+figures tg_table_least(const tg_partition_table *t, const tg_stage_option *front, const figures *behind, int stages,
+                       int successors)
+{
+    const int most = t->spec.spread ? t->spec.most_successors : successors, own = front->max_successors - stages + 1;
+    const double time_s = front->time_s, rest_s = behind->at[LATENCY];
+    figures least = {.bears = own < most ? own : most};
+    if (stages > 1 && behind->bears < least.bears)
+        least.bears = behind->bears;
+    least.at[LATENCY] = time_s + rest_s;
+    if (!t->spec.simulated) {
+        least.at[BOTTLENECK] = fmax(time_s, behind->at[BOTTLENECK]);
+        least.at[SYNC] = fmax(front->sync_s, behind->at[SYNC]);
+        return least;
+    }
+    const int B = t->spec.microbatches, depth = tg_least_depth(successors + stages - 1, B - 1);
+    const double waits_s = fmax(0, 2 * rest_s - depth * time_s); /* before the first and behind the last microbatch */
+    least.at[BUSY] = fmax(time_s + behind->at[BUSY], B * time_s + (B > depth + 1 ? waits_s : waits_s / 2));
+    least.at[REACH] = fmax(front->sync_s + least.at[LATENCY], front->forward_s + behind->at[REACH]);
+    least.at[END] = fmax(front->sync_s + least.at[BUSY], front->forward_s + behind->at[END]);
+    return least;
+}
+
+figures tg_table_measure(tg_partition_table *t, const tg_stage_option *front, const label *behind, int successors)
+{
+    static const figures nothing = {{0}, 0};
+    const int stages = behind ? behind->stages + 1 : 1, B = t->spec.microbatches;
+    figures all = tg_table_least(t, front, behind ? &behind->figures : &nothing, stages, successors);
+    if (!t->spec.simulated || !behind)
+        return all;
+    tg_chain *chain = &t->chain;
+    chain->count = behind->stages;
+    for (const label *l = behind; l; l = l->behind) {
+        const int k = l->stages - 1;
+        chain->stage[k] = &l->time;
+        chain->time_s[k] = l->time.forward_s + l->time.backward_s;
+        chain->transfer_s[k] = 0;
+        chain->least[k] = chain->most[k] = tg_least_depth(successors + k, B);
+    }
+    const tg_stage_time time = {front->forward_s, front->time_s - front->forward_s, front->sync_s, 0};
+    const int depth = tg_least_depth(successors + behind->stages, B);
+    const tg_label pushed = tg_chain_push(
+        chain, &time, 0, depth, depth, (tg_label){.e = behind->figures.at[BUSY], .x = behind->figures.at[END]});
+    all.at[BUSY] = pushed.e;
+    all.at[END] = pushed.x;
+    return all;
+}
