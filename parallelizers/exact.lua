@@ -1,7 +1,10 @@
---- The Pareto-optimal plans of a slice on an island over all cuts into stages, all sizes of stages and all strategies of
---- each stage (COMPOSITION.md, section 8): in number of stages, bottleneck, latency and largest sync, with as little
---- recomputed as the stages behind allow. All slices of an island share one table of the engine, which solves suffixes of
---- equal content once.
+--- The plans of a slice on an island that none is better than, over all cuts into stages, all sizes of stages and all
+--- strategies of each stage, with as little recomputed as the stages behind allow. Better is, of plans of equally many stages,
+--- what takes less in all of: a microbatch's way there and back, how far syncs reach beyond it, and, with nothing behind, the
+--- front stage's time and the iteration's in 1F1B at this number of microbatches, which the order of the stages changes
+--- (COMPOSITION.md, section 9). For the paper's objective: stages, bottleneck, latency and largest sync (section 8), which miss
+--- up to some percent of the simulated time, mostly with few microbatches. All slices of an island share one table of the
+--- engine, which solves suffixes of equal content once.
 local core <const> = require "tangram.core"
 local strategies <const> = require "tangram.strategies"
 local target <const> = require "tangram.target.stage"
@@ -13,7 +16,7 @@ local options <const> = {
   full_recompute = { type = "boolean", default = true, doc = "recompute whole layers, as many in each stage as memory asks for" },
   idle = { type = "boolean", default = true, doc = "GPUs may be left idle where that is better, or nothing else divides" },
   objective = { type = "enum", values = { "simulated", "paper" }, default = "simulated",
-    doc = "plans are compared by how they run, the order of their stages with them, or by the paper's estimate" },
+    doc = "how plans are compared: by how they run, or for the paper's estimate; a planner gives its own" },
   more_successors = { type = "boolean", default = false,
     doc = "also give slower plans that bear more stages behind them than asked for (a planner asks again where it needs them)" },
 }

@@ -131,8 +131,8 @@ static int count_of(lua_State *L, int row, const char *name)
     return (int)value;
 }
 
-/* table:set(first, last, devices, { { time_s [, forward_s = half of it], sync_s, max_successors, strategy, recomputed },
- * … }): all ways of such a stage */
+/* table:set(first, last, devices, { { time_s [, forward_s = half of it], sync_s, max_successors, strategy, recomputed
+ * }, … }): all ways of such a stage */
 static int table_set(lua_State *L)
 {
     tg_partition_table *table = check_table(L);

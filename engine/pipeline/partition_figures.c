@@ -3,15 +3,15 @@
 #include "pipeline/partition_table_parts.h"
 
 /* A row of stages is a map of what the pipeline has behind it (COMPOSITION.md, section 9). Of its constants, four tell
- * rows of equally many stages apart, with nothing behind but as many stages as asked for: latency r, e (reach: the
- * latest that a stage's sync ends, a microbatch that nothing holds up being the last), a0 (busy: from the first forward
- * to the last backward's end at the front stage) and x0 (end: of the iteration). They depend on the stages' order;
- * bottleneck, latency and largest sync, by which the paper's estimate is the least, do not. A row of fewer stages is
- * never better by that alone: it leaves the stages in front of it fewer microbatches in flight.
+ * rows of equally many stages apart, in 1F1B with as many stages behind as asked for that take no time: latency r, e
+ * (reach: how long after the first forward the last sync ends if no microbatch waits), a0 (busy: from the front stage's
+ * first forward to its last backward's end) and x0 (end: to the iteration's). They tell the order of stages;
+ * bottleneck, latency and largest sync, all that the paper's estimate needs, do not. A row of fewer stages is not
+ * better for that: it leaves the stages in front of it fewer microbatches in flight.
  *
- * Of a stage put in front of two rows, r and e keep their order; a0 and x0 do but for what the front stage waits
- * beyond them (label.c), and the transfers between the stages are left out: nothing is proved, but against all rows the
- * optimum was not missed (exact_spec). */
+ * A stage put in front of two rows keeps the order of their r and e, and that of a0 and x0 but for what it waits for
+ * beyond them (label.c); transfers between the row's stages are left out. So nothing is proved, but of all rows those
+ * kept missed the optimum hardly ever (rows_spec). */
 enum { BOTTLENECK, LATENCY, SYNC, BUSY = BOTTLENECK, REACH = SYNC, END };
 
 figures tg_table_least(const tg_partition_table *t, const tg_stage_option *front, const figures *behind, int stages,
@@ -54,8 +54,8 @@ figures tg_table_measure(tg_partition_table *t, const tg_stage_option *front, co
     }
     const tg_stage_time time = {front->forward_s, front->time_s - front->forward_s, front->sync_s, 0};
     const int depth = tg_least_depth(successors + behind->stages, B);
-    const tg_label pushed = tg_chain_push(
-        chain, &time, 0, depth, depth, (tg_label){.e = behind->figures.at[BUSY], .x = behind->figures.at[END]});
+    const tg_label pushed = tg_chain_push(chain, &time, 0, depth, depth,
+                                          (tg_label){.e = behind->figures.at[BUSY], .x = behind->figures.at[END]});
     all.at[BUSY] = pushed.e;
     all.at[END] = pushed.x;
     return all;

@@ -6,8 +6,8 @@
 /* A state is a suffix's content and how many GPUs, counted from the island's rear, it may lie on; its labels are the
  * suffix's Pareto set. A stage put in front of two suffixes, one no worse than the other in every figure, keeps that
  * order (but see partition_figures.c), so a dominated label can be dropped at once. Labels are made by rising number of
- * stages, and for each number by rising bound of the first figure; a group of them (front stage's atoms and GPUs, stages
- * behind) whose best figures taken together are dominated is never looked into. */
+ * stages, and for each number by rising bound of the first figure; a group of them (front stage's atoms and GPUs,
+ * stages behind) whose best figures taken together are dominated is never looked into. */
 
 enum { MOST_LABELS = 1 << 21 };
 
@@ -99,11 +99,8 @@ static bool add_group(tg_partition_table *t, labels *all, size_t start, const gr
             continue;
         for (int l = behind->from[stages - 1]; l < behind->from[stages]; l++) {
             const label *row = &behind->all.at[l];
-            const label one = {.stages = stages,
-                               .idle = row->idle,
-                               .atoms = g->atoms,
-                               .devices = t->sizes[g->size],
-                               .behind = row};
+            const label one = {
+                .stages = stages, .idle = row->idle, .atoms = g->atoms, .devices = t->sizes[g->size], .behind = row};
             hope = tg_table_least(t, option, &row->figures, stages, successors);
             if (!dominated(t, all, start, &hope) && !add_row(t, all, start, one, g->menu, o, successors))
                 return false;

@@ -184,8 +184,7 @@ static tg_status open_levels(tg_run *run, tg_level *levels, tg_best *best, int *
         if (status == TG_OK)
             status = ask_guesses(run, level, err);
         if (status == TG_OK)
-            status =
-                compose_level(run, level, run->options->compose.required_island, GUESS_GAP, best, &last, err);
+            status = compose_level(run, level, run->options->compose.required_island, GUESS_GAP, best, &last, err);
     }
     return status;
 }

@@ -68,9 +68,11 @@ planner.fields = {
   merged = { type = "boolean", default = true, doc = "also try the partition that hides the difference between GPUs" },
 }
 
---- Loads the plugins that a spec names.
+--- Loads the plugins that a spec names. A parallelizer's option `objective` is the plan's, unless the spec gives it.
 local function load_plugins(spec)
   local parallelizer <const> = loader.load("parallelizer", spec.parallelizer)
+  local given <const> = type(spec.parallelizer) == "table" and spec.parallelizer.options or {}
+  if parallelizer.option_fields.objective and given.objective == nil then parallelizer.options.objective = spec.objective end
   local cost_plugin <const> = loader.load("cost", spec.cost)
   local policies <const> = {}
   for i, name in ipairs(spec.prune) do policies[i] = loader.load("prune", name) end

@@ -1,3 +1,4 @@
+local core <const> = require "tangram.core"
 local flat <const> = require "tests.spec.fixtures.flat"
 local pricing <const> = require "tests.spec.pricing"
 local schema <const> = require "tangram.schema"
@@ -152,6 +153,20 @@ local function best_of(rows)
   return kept
 end
 
+--- The least simulated time of plans with nothing behind them.
+local function fastest_s(plans, ctx)
+  local least_s = math.huge
+  for _, plan in ipairs(plans or {}) do
+    local times <const>, transfer_s <const> = {}, {}
+    for i, one in ipairs(plan) do
+      times[i] = { forward_s = one.forward_s, backward_s = one.backward_s, sync_s = one.sync_s }
+      transfer_s[i - 1] = i > 1 and 0 or nil
+    end
+    least_s = math.min(least_s, (core.simulate(times, transfer_s, { microbatches = ctx.microbatches })))
+  end
+  return least_s
+end
+
 local function check_against_every_row(changes, most_of, plugin)
   local planned, refused, mixed = 0, 0, 0
   for _ = 1, support.scale(80) do
@@ -183,24 +198,24 @@ end
 describe("exact", function()
   it("gives the Pareto set of every row of stages tried one by one", function()
     math.randomseed(3)
-    check_against_every_row({}, function(ctx) return ctx.successors end)
+    check_against_every_row({ objective = "paper" }, function(ctx) return ctx.successors end)
   end)
 
   it("gives it with successors borne as a fifth figure", function()
     math.randomseed(5)
-    check_against_every_row({ more_successors = true }, function() return OTHERS end)
+    check_against_every_row({ objective = "paper", more_successors = true }, function() return OTHERS end)
   end)
 
   it("gives it under a cost model that prices whole stages", function()
     math.randomseed(9)
-    check_against_every_row({}, function(ctx) return ctx.successors end, flat.stage_plugin)
+    check_against_every_row({ objective = "paper" }, function(ctx) return ctx.successors end, flat.stage_plugin)
   end)
 
   it("is at least as good as uniform, on any slice, position and memory", function()
     math.randomseed(17)
     local compared, better = 0, 0
     for _ = 1, support.scale(150) do
-      local slice <const>, isl <const>, ctx <const> = instance(8, { max_stages = pick { 2, 64 } })
+      local slice <const>, isl <const>, ctx <const> = instance(8, { max_stages = pick { 2, 64 }, objective = "paper" })
       local same <const> = flat.at(ctx, isl,
         { options = schema.check({ max_stages = ctx.options.max_stages }, uniform.options, "uniform") })
       local found <const>, others <const> = {}, {}
@@ -210,6 +225,13 @@ describe("exact", function()
         assert.is_true(covered(others[i], found, 1e-9))
       end
       for _, one in ipairs(found) do better = better + (covered(one, others, 1e-9) and 0 or 1) end
+      if ctx.successors == 0 then
+        local own <const> = flat.at(ctx, isl, { options = support.with(ctx.options, { objective = "simulated" }) })
+        local least_s <const> = fastest_s(exact.plan(slice, isl, own), ctx)
+        for _, one in ipairs { exact.plan(slice, isl, ctx) or {}, uniform.plan(slice, isl, same) or {} } do
+          assert.is_true(least_s <= fastest_s(one, ctx) * (1 + 1e-9))
+        end
+      end
     end
     assert.is_true(compared > support.scale(150) and better > support.scale(80), ("%d %d"):format(compared, better))
   end)
