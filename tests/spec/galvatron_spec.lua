@@ -164,42 +164,4 @@ describe("galvatron: its own evaluator and search", function()
     assert.near(0.75 * 4 * 2048 * 4096 * 2 / (159.119 * MiB * 1e3), switch_s(true), 1e-12)
     assert.near(104.8576, switch_s(false) / switch_s(true), 1e-6)
   end)
-
-  it("imports with one-line errors that name file and key", function()
-    local folder <const> = support.folder()
-    local function refused(name, text)
-      local files <const> = mock_files()
-      files[name] = support.write(folder .. "/bad.json", text)
-      local ok <const>, why <const> = pcall(galvatron.read, { files = files })
-      assert.is_false(ok)
-      return why
-    end
-    assert.matches("bad.json:1:", refused("memory", "{"), 1, true)
-    assert.matches("bad.json: no key layertype_0_bszB_seqS", refused("computation", "{}"), 1, true)
-    assert.matches("bad.json: layertype_0_bsz1_seq512: got %-2", refused("computation", '{"layertype_0_bsz1_seq512": -2}'))
-    assert.matches("bad.json: no key layertype_0_sp", refused("memory", "{}"), 1, true)
-    assert.matches("bad.json: pp_size_2: must be above 0", refused("p2p", '{"pp_size_2": 0}'), 1, true)
-    assert.matches("several types of layers",
-      refused("computation", '{"layertype_0_bsz1_seq512": 1, "layertype_1_bsz1_seq512": 1}'), 1, true)
-    support.remove(folder)
-    assert.matches("no memory at sequence length 4096, expected one of 2048",
-      select(2, pcall(profile.at, real_profile(), 4096)), 1, true)
-  end)
-
-  it("reads the profiles of branch moe that have lengths, and refuses what is older or went wrong", function()
-    local folder <const>, files <const> = data .. "/profiles_moe_branch/", mock_files()
-    local function read(computation, memory, sequence_parallel)
-      files.computation = ("%s%s_profiling_bf16_%s.json"):format(folder, computation[1] .. "/computation", computation[2])
-      files.memory = ("%s%s_profiling_bf16_%s.json"):format(folder, memory[1] .. "/memory", memory[2])
-      return galvatron.read { files = files, sequence_parallel = sequence_parallel, time_mode = "batch" }
-    end
-    local llama <const> = { "llama_hf", "llama-7b_all" }
-    local fits <const> = profile.at(read(llama, llama), 2048)
-    assert.equal(778.2236328125 * MiB, fits.parameter_bytes)
-    assert.equal(136.885498046875 * MiB, fits.activation_bytes(4))
-    local flat <const> = { "llama_hf", "hidden4096_head32_seqlen2048" }
-    assert.matches("layertype_0: parameter_size: expected a table for each sequence length",
-      select(2, pcall(read, llama, flat, false)), 1, true)
-    assert.matches("several types of layers", select(2, pcall(read, { "T5", "t5-3B" }, llama)), 1, true)
-  end)
 end)
