@@ -70,7 +70,8 @@ return {
     profiles = { type = "map", item = { type = "table" }, required = true,
       doc = "by GPU type: tables of tangram.input.galvatron.read" },
     async_reduce = { type = "boolean", default = true, doc = "gradients are reduced behind the backward passes" },
-    repair = { type = "boolean", default = false, doc = "Ulysses alone shards its states and pays their reduction" },
+    repair = { type = "boolean", default = false,
+      doc = "Ulysses alone shards its states and pays their reduction; ZeRO 3 gathers weights for both passes" },
   },
   atom = function(atom, island, strategy, ctx)
     local priced <const>, s <const> = setting_of(island, strategy, ctx)
