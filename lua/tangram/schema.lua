@@ -18,6 +18,8 @@ local function show(value)
     return math.type(value) == "integer" and ("%d"):format(value) or ("%.14g"):format(value)
   elseif kind == "boolean" then
     return tostring(value)
+  elseif value == core.null then
+    return "null"
   end
   return "a " .. kind
 end

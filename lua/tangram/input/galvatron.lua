@@ -1,21 +1,13 @@
 --- Reads Galvatron's profiles (PKU-DAIR/Hetu-Galvatron): forward times and memory of a model's layers, and the collectives of
 --- a node. Reads files, so recipes call it, not plugins; they get the table as their option `profile`. All lists are of
 --- records, so that a plan can state the profile it was made with.
-local core <const> = require "tangram.core"
+local files <const> = require "tangram.files"
 
 local galvatron <const> = {}
 
 local MiB <const>, MS <const> = 2.0 ^ 20, 1e-3
 
-local function decode(path)
-  local file <close>, why <const> = io.open(path, "rb")
-  local text <const> = file and file:read "a"
-  if not text then error(why or path .. ": not a readable file", 0) end
-  local value <const>, wrong <const> = core.json_decode(text)
-  if value == nil then error(path .. ":" .. wrong, 0) end
-  if type(value) ~= "table" then error(path .. ": expected a table of numbers by key", 0) end
-  return value
-end
+local function decode(path) return files.table(path, "a table of numbers by key") end
 
 local function integer(text) return math.tointeger(tonumber(text)) end
 
@@ -122,20 +114,20 @@ local function rate(path, key, value)
   return value * MiB / MS
 end
 
-local function read_hardware(files)
+local function read_hardware(paths)
   local allreduce <const>, p2p <const>, messages <const> = {}, {}, {}
-  each(decode(files.allreduce), "^allreduce_size_(%d+)_consec_([01])$", function(key, value, gpus, consecutive)
+  each(decode(paths.allreduce), "^allreduce_size_(%d+)_consec_([01])$", function(key, value, gpus, consecutive)
     allreduce[#allreduce + 1] =
-      { gpus = integer(gpus), consecutive = consecutive == "1", bytes_per_s = rate(files.allreduce, key, value) }
+      { gpus = integer(gpus), consecutive = consecutive == "1", bytes_per_s = rate(paths.allreduce, key, value) }
   end)
-  each(decode(files.p2p), "^pp_size_(%d+)$", function(key, value, stages)
-    p2p[#p2p + 1] = { stages = integer(stages), bytes_per_s = rate(files.p2p, key, value) }
+  each(decode(paths.p2p), "^pp_size_(%d+)$", function(key, value, stages)
+    p2p[#p2p + 1] = { stages = integer(stages), bytes_per_s = rate(paths.p2p, key, value) }
   end)
   for _, kind in ipairs { "allreduce", "all2all" } do
-    each(decode(files.messages), "^" .. kind .. "_size_(%d+)_(%d+)MB_time$", function(key, value, gpus, mib)
+    each(decode(paths.messages), "^" .. kind .. "_size_(%d+)_(%d+)MB_time$", function(key, value, gpus, mib)
       messages[#messages + 1] = {
         kind = kind == "all2all" and "all_to_all" or kind, gpus = integer(gpus), bytes = integer(mib) * MiB,
-        seconds = positive(files.messages, key, value) * MS,
+        seconds = positive(paths.messages, key, value) * MS,
       }
     end)
   end
@@ -144,7 +136,7 @@ local function read_hardware(files)
     if a.gpus ~= b.gpus then return a.gpus < b.gpus end
     return a.bytes < b.bytes
   end)
-  local overlap <const> = positive(files.overlap, "overlap_coe", decode(files.overlap).overlap_coe)
+  local overlap <const> = positive(paths.overlap, "overlap_coe", decode(paths.overlap).overlap_coe)
   return { allreduce = allreduce, p2p = p2p, messages = messages, overlap = overlap }
 end
 
@@ -176,14 +168,13 @@ end
 ---  memory_mode = "static" | "sequence"; sequence_parallel = true
 ---@return tangram.GalvatronProfile
 function galvatron.read(spec)
-  local files <const> = {}
-  for name, path in pairs(spec.files or named(spec)) do files[name] = path end
-  local times <const>, end_times <const> = read_times(files.computation)
-  local memory <const>, end_memory <const> = read_memory(files.memory, spec.sequence_parallel == false and "" or "_sp")
+  local paths <const> = spec.files or named(spec)
+  local times <const>, end_times <const> = read_times(paths.computation)
+  local memory <const>, end_memory <const> = read_memory(paths.memory, spec.sequence_parallel == false and "" or "_sp")
   return {
     time_mode = spec.time_mode or "static", memory_mode = spec.memory_mode or "static",
     layer = { times = times, memory = memory }, ends = { times = end_times, memory = end_memory },
-    hardware = read_hardware(files),
+    hardware = read_hardware(paths),
   }
 end
 
