@@ -11,19 +11,24 @@ local MOST_SUCCESSORS <const> = 2 ^ 20 -- the original's clamp
 local options <const> = {
   submeshes = { type = "enum", values = { "power_of_two", "small_power_of_two", "all" }, default = "power_of_two",
     doc = "numbers of whole nodes that a stage may have (small: at most 4); inside a node powers of two" },
-  logical_meshes = { type = "enum", values = { "single_node", "all", "data_parallel", "model_parallel" }, default = "single_node",
-    doc = "shapes (dp, tp) of a submesh: tp inside a node, any, (n, 1), (1, n)" },
+  logical_meshes = { type = "enum", values = { "single_node", "all", "same_as_physical", "data_parallel", "model_parallel" },
+    default = "single_node", doc = "shapes (dp, tp) of a submesh: any whose tp is inside a node (all is the same here, as no plan "
+      .. "cuts layers over nodes), (nodes, GPUs of one), (n, 1), (1, n)" },
   free_mesh = { type = "boolean", default = true,
-    doc = "also the 1-D mesh whose batch axis is not forced: on layers with experts it yields expert parallelism" },
+    doc = "with single_node and all also the 1-D mesh whose batch axis is not forced: on layers with experts it yields "
+      .. "expert parallelism" },
   recompute = { type = "boolean", default = true, doc = "recompute every layer of every stage, or none" },
-  zero2 = { type = "boolean", default = false, doc = "reduce-scatter preferred: gradients and optimizer states shared by the replicas" },
+  zero = { type = "integer", default = 0, min = 0, max = 3,
+    doc = "ZeRO level of stages with replicas. The original's preferred reduce-scatter: 1 exchanges gradients once a step, as its "
+      .. "runtime does; 2 also cuts them, and exchanges them every microbatch. Forced ZeRO 3: only stages of tp 1" },
   imbalance_tolerance = { type = "number", above = 0,
     doc = "skip stages whose share of the work exceeds their share of the GPUs, or the other way, by more than this fraction" },
   layout = { type = "enum", values = { "island", "any" }, default = "island",
     doc = "stages lie side by side in the island's order, or (for comparison with the original alone) anywhere" },
   repair = { type = "boolean", default = false,
-    doc = "stages of any size in nodes of any size, idle GPUs, sequence parallelism, recompute and ZeRO 2 chosen for each stage, "
-      .. "the successors that memory bears in full, and all Pareto-optimal rows in place of one" },
+    doc = "stages of any size in nodes of any size, idle GPUs, sequence parallelism; ZeRO level and recompute (none, selective, "
+      .. "full) chosen for each stage; the successors that memory bears in full; all Pareto-optimal rows, with their sync, in "
+      .. "place of one" },
 }
 
 local function is_power_of_two(n) return n & (n - 1) == 0 end
@@ -40,14 +45,18 @@ end
 --- Is a way of spreading experts one that the original finds: split over the mesh's second axis, by experts or inside them; or,
 --- if the one axis is free, by experts.
 local function spreads_experts(s, asked)
-  if s.tp == 1 then return s.ep == 1 or asked.free_mesh and s.ep == s.dp end
+  if s.tp == 1 then
+    local free <const> = asked.free_mesh and (asked.logical_meshes == "single_node" or asked.logical_meshes == "all")
+    return s.ep == 1 or free and s.ep == s.dp
+  end
   return s.etp == s.tp and s.ep == 1 or s.etp == 1 and s.ep == s.tp
 end
 
 local function is_logical_mesh(s, island, asked)
-  local kind <const> = asked.logical_meshes
+  local kind <const>, gpus <const> = asked.logical_meshes, s.dp * s.tp
   return (kind ~= "data_parallel" or s.tp == 1) and (kind ~= "model_parallel" or s.dp == 1)
-    and (kind == "all" or s.tp <= island.gpus_per_node)
+    and (kind ~= "same_as_physical" or s.tp == min(gpus, island.gpus_per_node))
+    and (asked.repair or asked.zero < 3 or s.tp == 1)
 end
 
 --- The configurations of a submesh, tp rising.
@@ -55,11 +64,11 @@ local function meshes(gpus, moe, island, ctx)
   local asked <const>, found <const> = ctx.options, {}
   local list <const> = strategies.list(gpus, moe, island, ctx, {
     max_tp = gpus, max_cp = 1, max_ep = gpus, folded_experts = true, fsep = false, selective = false, offload = { "none" },
-    zero = asked.repair and { 0, 2 } or { asked.zero2 and 2 or 0 },
+    zero = asked.repair and { 0, 1, 2, 3 } or { asked.zero },
   })
   for _, s in ipairs(list) do
     if is_logical_mesh(s, island, asked) and (not moe or spreads_experts(s, asked)) then
-      for _, recompute in ipairs(asked.repair and { "none", "full" } or { asked.recompute and "full" or "none" }) do
+      for _, recompute in ipairs(asked.repair and { "none", "selective", "full" } or { asked.recompute and "full" or "none" }) do
         local copy <const> = {}
         for name, value in pairs(s) do copy[name] = value end
         copy.recompute, copy.sp = recompute, asked.repair and s.tp > 1

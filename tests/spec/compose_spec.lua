@@ -385,7 +385,7 @@ describe("tangram.instance/1", function()
       return select(2, core.compose(changed))
     end
     assert.matches("^1:%d: not JSON", select(2, core.compose "{"))
-    assert.matches("^line %d+, column %d+: text behind", select(2, core.compose(text .. "x")))
+    assert.matches("^%d+:%d+: not JSON: text behind", select(2, core.compose(text .. "x")))
     assert.matches("^field 'atoms' is given twice", refusal('"atoms"', '"atoms":3,"atoms"'))
     assert.matches("^microbatches: the number is out of range", refusal('"microbatches":64', '"microbatches":1e999'))
     assert.matches("^microbatches: expected a whole number", refusal('"microbatches":64', '"microbatches":6.5'))

@@ -2,6 +2,7 @@
 --- recipes call it, not plugins; the cost model `profiled` takes the list as its option `profiles`.
 local core <const> = require "tangram.core"
 local files <const> = require "tangram.files"
+local galvatron <const> = require "tangram.input.galvatron"
 local profile <const> = require "tangram.profile"
 
 local profiles <const> = {}
@@ -133,22 +134,19 @@ end
 --- (layertype_0_bszB_seqS) and of embedding, head and loss together (layertype_other_…), the head here. Backward is twice forward,
 --- as its own cost model has it.
 ---@param path string
----@param options { gpu: string, hidden: integer? }
+---@param options { gpu: string, seq: integer?, hidden: integer? } seq of a file that states none
 ---@return table[] profiles
 function profiles.galvatron(path, options)
   if type(options) ~= "table" or type(options.gpu) ~= "string" then error(path .. ": expected { gpu = the islands' GPU type }", 0) end
-  local entries <const>, kinds <const> = {}, { ["0"] = "layer", other = "head" }
-  for key, value in pairs(files.table(path)) do
-    local part <const>, samples <const>, seq <const> = tostring(key):match "^layertype_(%w+)_bsz(%d+)_seq(%d+)$"
-    if kinds[part] then
-      if type(value) ~= "number" or value < 0 then error(("%s: %s: expected milliseconds"):format(path, key), 0) end
-      local mbs <const> = math.tointeger(tonumber(samples))
-      local forward_s <const> = value * mbs * 1e-3
-      entries[#entries + 1] = { kind = kinds[part], tp = 1, mbs = mbs, seq = math.tointeger(tonumber(seq)), forward_s = forward_s,
+  local entries <const> = {}
+  local layer <const>, ends <const> = galvatron.times(path, options.seq)
+  for kind, rows in pairs { layer = layer, head = ends } do
+    for _, row in ipairs(rows) do
+      local forward_s <const> = row.forward_s * row.samples
+      entries[#entries + 1] = { kind = kind, tp = 1, mbs = row.samples, seq = row.seq_len, forward_s = forward_s,
         backward_s = 2 * forward_s }
     end
   end
-  if not entries[1] then error(path .. ": no key layertype_0_bszB_seqS, expected Galvatron's profile of times", 0) end
   table.sort(entries, function(a, b)
     if a.kind ~= b.kind then return a.kind < b.kind end
     if a.seq ~= b.seq then return a.seq < b.seq end
