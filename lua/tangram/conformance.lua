@@ -266,12 +266,7 @@ function conformance.check(parallelizer, cost)
     { name = "plans", what = "something is planned", why = not planned and notes[1] or nil },
   }
   for _, check in ipairs(checks) do
-    local why = why_of[check]
-    if why and check[2] == check_monotonicity and run.plugin.heuristic then
-      notes[#notes + 1] = "its search may miss: " .. why
-      why = nil
-    end
-    results[#results + 1] = { name = check[1], what = check[3], why = why }
+    results[#results + 1] = { name = check[1], what = check[3], why = why_of[check] }
   end
   local failed = 0
   for _, result in ipairs(results) do failed = failed + (result.why and 1 or 0) end
