@@ -289,12 +289,7 @@ function conformance.check(parallelizer, cost, seconds)
     { name = "plans", what = "something is planned", why = not planned and notes[1] or nil },
   }
   for _, check in ipairs(checks) do
-    local why = why_of[check]
-    if why and check[2] == check_monotonicity and run.plugin.heuristic then
-      notes[#notes + 1] = "its search may miss: " .. why
-      why = nil
-    end
-    results[#results + 1] = { name = check[1], what = check[3], why = why }
+    results[#results + 1] = { name = check[1], what = check[3], why = why_of[check] }
   end
   local failed = 0
   for i, result in ipairs(results) do

@@ -28,7 +28,6 @@ contract.plugins = {
     plan = { type = "function", required = true, doc = "plan(slice, island, ctx): list of partial plans, or nil, why" },
     atoms = { type = "function", doc = "atoms(model, ctx): the adapter's own atoms" },
     supports = { type = "function", doc = "supports(slice, island, ctx): true, or false, why" },
-    heuristic = { type = "boolean", default = false, doc = "its search may miss: with more memory it may find a worse plan" },
     own_times = { type = "boolean", default = false, doc = "its times don't come from ctx.cost: no pruning by bounds" },
   }),
   cost = fields_of("cost", {

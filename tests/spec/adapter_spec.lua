@@ -81,7 +81,7 @@ describe("adapter check", function()
   end)
 
   it("is passed by what `new` writes, which plans the quickstart as it stands", function()
-    local program <const> = support.program:match "^/" and support.program or "$OLDPWD/" .. support.program
+    local program <const> = support.program
     local function run(words)
       return support.run(("cd %s && %s %s"):format(folder, program, words))
     end

@@ -108,7 +108,7 @@ describe("Galvatron's profiles", function()
 
   it("are refused where times are missing, of something else or no times", function()
     for text, expected in pairs {
-      ["{"] = "computation.json:1:2: not JSON: the text ends too early",
+      ["{"] = "computation.json:1:1: not JSON, or cut short",
       ["3"] = "computation.json: expected a table of numbers by key",
       ["{}"] = "computation.json: no key layertype_0_bszB_seqS, expected the forward times of a layer",
       ['{"layernum[2]_bsz1_seq1024": 2}'] = "computation.json: no key layertype_0_bszB_seqS, expected the forward times of a layer: "

@@ -4,7 +4,7 @@
 ---
 --- Keys of Galvatron 3 name the sequence length; of files of 2.x that don't, it stands in their name (…_seqlen2048.json) or is
 --- told. What the profiler leaves beside its results (layernum…, 1_1_8_sp, …) is passed over.
-local core <const> = require "tangram.core"
+local files <const> = require "tangram.files"
 local schema <const> = require "tangram.schema"
 
 local galvatron <const> = {}
@@ -17,8 +17,8 @@ local fail <const>, raise <const> = schema.fail, schema.raise
 
 local FILES <const> = { "computation", "memory", "allreduce", "p2p", "messages", "overlap" }
 
-local files <const> = {}
-for _, name in ipairs(FILES) do files[name] = { type = "string", required = true, doc = "path" } end
+local paths_of <const> = {}
+for _, name in ipairs(FILES) do paths_of[name] = { type = "string", required = true, doc = "path" } end
 
 --- What `read` takes.
 galvatron.fields = {
@@ -28,7 +28,7 @@ galvatron.fields = {
   precision = { type = "enum", values = { "bf16", "fp16" }, default = "bf16", doc = "as in the files' names" },
   nodes = { type = "integer", min = 1, default = 1, doc = "that the machine's files are of" },
   gpus_per_node = { type = "integer", min = 1, default = 8, doc = "that the machine's files are of" },
-  files = { type = "table", fields = files, doc = "paths, in place of folder and model" },
+  files = { type = "table", fields = paths_of, doc = "paths, in place of folder and model" },
   time_mode = { type = "enum", values = { "static", "batch", "sequence" }, default = "static",
     doc = "forward times: those of the first batch size, a line over batch sizes, a curve over sequence lengths" },
   memory_mode = { type = "enum", values = { "static", "sequence" }, default = "static",
@@ -42,15 +42,7 @@ local function is_there(path)
   return file ~= nil
 end
 
-local function decode(path)
-  local file <close>, why <const> = io.open(path, "rb")
-  local text <const> = file and file:read "a"
-  if not text then error(why or path .. ": not a readable file", 0) end
-  local value <const>, wrong <const> = core.json_decode(text)
-  if value == nil then error(path .. ":" .. wrong, 0) end
-  if type(value) ~= "table" then error(path .. ": expected a table of numbers by key", 0) end
-  return value
-end
+local function decode(path) return files.table(path, "a table of numbers by key") end
 
 local function integer(text) return math.tointeger(tonumber(text)) end
 
