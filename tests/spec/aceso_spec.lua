@@ -280,6 +280,46 @@ describe("the adapter aceso", function()
   end
 end)
 
+describe("a steady aceso", function()
+  --- Least bottleneck of an answer.
+  local function quickest(plans)
+    local least_s = math.huge
+    for _, plan in ipairs(plans or {}) do
+      local most_s = 0
+      for _, stage in ipairs(plan) do most_s = math.max(most_s, stage.forward_s + stage.backward_s) end
+      least_s = math.min(least_s, most_s)
+    end
+    return least_s
+  end
+
+  it("is never worse with more memory or fewer stages behind", function()
+    math.randomseed(8)
+    local compared, bettered = 0, 0
+    for _ = 1, support.scale(60) do
+      local layers <const> = math.random(2, 10)
+      local model <const> = flat.model { hidden = 1024, layers = layers, heads = 16, experts = 4, moe = function() return false end }
+      local isl <const> = flat.island { gpus_per_node = math.random(2) * 4, node_count = math.random(2), memory_bytes = 2 ^ 30 }
+      local base <const> = flat.context { model = model, islands = { isl, flat.island { index = 2, gpus_per_node = 4 } },
+        microbatches = 2 ^ math.random(0, 4), global_batch = 32, seq_len = 1024, cost = flat.cost(flat.plugin),
+        options = options { repair = math.random(4) == 1 } }
+      local first <const> = math.random(1, 2)
+      local harder_s
+      for _, ease in ipairs { { 0.8, 3 }, { 0.8, 1 }, { 1.3, 1 }, { 1.3, 0 }, { 2, 0 }, { 6, 0 } } do
+        base.cost = flat.cost(flat.plugin) -- prices and terms hold for one capacity
+        local ctx <const> = flat.at(base, isl, { budget = { share = 1 }, successors = ease[2] })
+        ctx.capacity_bytes = ease[1] * 2 ^ 30
+        local own_s <const> = quickest((aceso.plan(flat.slice(ctx, first, layers + 2), isl, ctx)))
+        if harder_s and harder_s < math.huge then
+          assert.is_true(own_s <= harder_s * (1 + 1e-9), ("%g GiB, %d behind: %g s, was %g s"):format(ease[1], ease[2], own_s, harder_s))
+          compared, bettered = compared + 1, bettered + (own_s < harder_s * (1 - 1e-9) and 1 or 0)
+        end
+        harder_s = own_s
+      end
+    end
+    assert.is_true(compared > support.scale(100) and bettered > support.scale(20), ("%d %d"):format(compared, bettered))
+  end)
+end)
+
 describe("tangram plan by the database", function()
   it("cuts between operators where asked, at the originals' times; between layers or halves else, which is slower", function()
     if not golden(GOLDENS[1]) then return pending "no shared data" end

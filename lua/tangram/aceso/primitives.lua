@@ -216,6 +216,18 @@ local function resize(state, c, b, dimension, up)
   return {}
 end
 
+--- Can any stage of c trade GPUs with others?
+function primitives.trades(state, c)
+  for b = 1, #c.last do
+    for _, dimension in ipairs(dimensions) do
+      for _, up in ipairs { true, false } do
+        if #resize(state, c, b, dimension, up) > 0 then return true end
+      end
+    end
+  end
+  return false
+end
+
 --- The uniform strategy of so many GPUs for a stage that costs least: milliseconds of GPUs and, if it does not fit, ten times its
 --- MiB, Aceso's own sum.
 local function uniform(space, size, gpus, first, last, behind)
