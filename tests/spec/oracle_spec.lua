@@ -199,7 +199,8 @@ describe("exact against galvatron", function()
         { cost = pricing.wrap("lua/cost/galvatron.lua", { profiles = { a100 = profile_of(i) }, async_reduce = i.async_grad_reduce }) })
       local recompute <const> = i.disable_ckpt ~= 1
       local ours <const> = ask(exact,
-        { any_cp = true, zero = { 2, 3 }, selective = false, full_recompute = recompute, idle = false }, on, ctx)
+        { any_cp = true, zero = { 2, 3 }, selective = false, full_recompute = recompute, idle = false,
+          objective = "paper" }, on, ctx)
       for _, mode in ipairs { "layerwise", "uniform" } do
         for _, plan in ipairs(ask(galvatron, { mode = mode, recompute = recompute }, on, ctx) or {}) do
           assert.is_true(covers(ours, plan), case.case .. " " .. mode)

@@ -147,7 +147,7 @@ describe("target", function()
   for _, name in ipairs(runtimes) do
     it("gives plans that can be exported: " .. name, function()
       local spec <const> = support.with(small(2.6, 1.6), { target = name })
-      spec.training.microbatches = { min = 3, max = 3 }
+      spec.training.microbatches, spec.training.attention = { min = 3, max = 3 }, "unfused" -- V100s know no other
       local plan <const> = assert(planner.plan(spec))
       local folder <const> = support.folder()
       local path <const> = support.write(folder .. "/plan.json", plan_file.encode(plan))
