@@ -1,10 +1,10 @@
 --- The plans of a slice on an island that none is better than, over all cuts into stages, all sizes of stages and all
---- strategies of each stage, with as little recomputed as the stages behind allow. Better is, of plans of equally many stages,
---- what takes less in all of: a microbatch's way there and back, how far syncs reach beyond it, and, with nothing behind, the
---- front stage's time and the iteration's in 1F1B at this number of microbatches, which the order of the stages changes
---- (COMPOSITION.md, section 9). For the paper's objective: stages, bottleneck, latency and largest sync (section 8), which miss
---- up to some percent of the simulated time, mostly with few microbatches. All slices of an island share one table of the
---- engine, which solves suffixes of equal content once.
+--- strategies of each stage, with as little recomputed as the stages behind allow. Better is, of plans of equally many stages (on
+--- more than 8 GPUs: or fewer), what takes less in all of: a microbatch's way there and back, how far syncs reach, and, with
+--- nothing behind, the front stage's time and the iteration's in 1F1B at this number of microbatches, which the order of the
+--- stages changes (COMPOSITION.md, section 9). That none better is lost is not proved but measured (rows_spec). For the paper's
+--- objective: stages, bottleneck, latency and largest sync (section 8), of which nothing is lost. All slices of an island share
+--- one table of the engine, which solves suffixes of equal content once.
 local core <const> = require "tangram.core"
 local strategies <const> = require "tangram.strategies"
 local target <const> = require "tangram.target.stage"

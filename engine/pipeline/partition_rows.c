@@ -9,7 +9,10 @@
  * stages, and for each number by rising bound of the first figure; a group of them (front stage's atoms and GPUs,
  * stages behind) whose best figures taken together are dominated is never looked into. */
 
-enum { MOST_LABELS = 1 << 21 };
+enum {
+    MOST_LABELS = 1 << 21,
+    FEW_DEVICES = 8 /* of an island on which rows are compared only with those of as many stages */
+};
 
 /* Rows of one front stage's atoms and size before those of the state behind. */
 typedef struct {
@@ -28,9 +31,15 @@ static bool dominates(const figures *x, const figures *y)
     return x->bears >= y->bears;
 }
 
-/* Is any label as good? The labels of as many stages begin at start; those of fewer are no rivals where rows are told
- * apart by how they run. The one found is moved to the front, since the next question is most often about something
- * alike; among labels of fewer stages order is kept. */
+/* Are rows of fewer stages rivals? Where rows are told apart by how they run, they may leave the stages in front too
+ * few microbatches in flight; on islands of more GPUs that is risked, or there would be too many rows. */
+static bool rivals_with_fewer(const tg_partition_table *t)
+{
+    return !t->spec.simulated || t->spec.devices > FEW_DEVICES;
+}
+
+/* Is any label as good? The labels of as many stages begin at start. The one found is moved to the front, since the
+ * next question is most often about something alike; among labels of fewer stages order is kept. */
 static bool dominated(const tg_partition_table *t, labels *all, size_t start, const figures *y)
 {
     for (size_t k = all->count; k-- > start;)
@@ -40,7 +49,7 @@ static bool dominated(const tg_partition_table *t, labels *all, size_t start, co
             all->at[k] = last;
             return true;
         }
-    for (size_t k = 0; k < start && !t->spec.simulated; k++)
+    for (size_t k = 0; k < start && rivals_with_fewer(t); k++)
         if (dominates(&all->at[k].figures, y))
             return true;
     return false;

@@ -59,9 +59,10 @@ bool tg_partition_table_has(const tg_partition_table *table, int first, int last
 
 /* The rows of stages over [first, last), each stage in one node or in whole nodes, with successors stages behind, that
  * no other is as good as in all of stages, bottleneck, latency, largest sync and (spread) successors borne; by stages,
- * then bottleneck. Simulated: that no other of as many stages is as good as in latency, how long its syncs reach beyond
- * it, and, with nothing behind, the time of its front stage from the first forward to the last backward and that of the
- * iteration; by stages, then the former. What *out holds lives in arena. TG_EINPUT also if there are too many to hold.
+ * then bottleneck. Simulated: that no other of as many stages (on more than 8 devices: or fewer) is as good as in
+ * latency, how long its syncs reach, and, with nothing behind, the time of its front stage from the first forward to
+ * the last backward and that of the iteration; by stages, then the former. What *out holds lives in arena. TG_EINPUT
+ * also if there are too many to hold.
  */
 tg_status tg_partition_table_plans(tg_partition_table *table, tg_arena *arena, int first, int last, int successors,
                                    const tg_table_plan **out, int *count, tg_error *err);
