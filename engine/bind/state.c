@@ -110,8 +110,9 @@ static const char LIMITS = 0, INTERRUPTIBLE = 0, TICKER = 0; /* their addresses 
 /* The limits in force in a state, on the C stack of the call that set them. */
 typedef struct {
     double deadline_s;
-    size_t left_bytes; /* by which the state may still grow */
-    lua_Alloc alloc;   /* what stood before */
+    bool interruptible; /* ends when a stop is requested */
+    size_t left_bytes;  /* by which the state may still grow */
+    lua_Alloc alloc;    /* what stood before */
     void *alloc_self;
     tg_cut cut;
 } limits;
@@ -119,9 +120,9 @@ typedef struct {
 /* A timer whose signal comes to the thread that runs the state, and nowhere else. */
 typedef struct {
     timer_t timer;
-    lua_State *L; /* its main thread */
-    bool made;
-    volatile sig_atomic_t ticking, needed; /* no longer needed: the next tick is the last */
+    lua_State *L;               /* its main thread */
+    const limits *volatile now; /* NULL: the next tick is the last */
+    volatile sig_atomic_t ticking;
 } ticker;
 
 static void *registered(lua_State *L, const char *key)
@@ -132,12 +133,6 @@ static void *registered(lua_State *L, const char *key)
     return found;
 }
 
-static ticker *ticker_of(lua_State *L)
-{
-    ticker *t = registered(L, &TICKER);
-    return t && t->made ? t : NULL;
-}
-
 static lua_State *main_thread(lua_State *L)
 {
     lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_MAINTHREAD);
@@ -146,80 +141,86 @@ static lua_State *main_thread(lua_State *L)
     return thread;
 }
 
-static void set_timer(ticker *t, long each_ns)
-{
-    struct timespec each = {.tv_nsec = each_ns};
-    t->ticking = each_ns > 0;
-    timer_settime(t->timer, 0, &(struct itimerspec){each, each}, NULL);
-}
-
 static void check_limits(lua_State *L, lua_Debug *ar);
 
 static void set_hook(lua_State *L, bool yes)
 {
-    lua_sethook(L, yes ? check_limits : NULL, LUA_MASKCOUNT, CHECK_EVERY);
+    lua_Hook hook = yes ? check_limits : NULL;
+    if (lua_gethook(L) != hook || lua_gethookcount(L) != CHECK_EVERY) /* else it counts on */
+        lua_sethook(L, hook, LUA_MASKCOUNT, CHECK_EVERY);
 }
 
-static void check_now(lua_State *L)
+static void check_each(lua_State *L)
 {
     lua_sethook(L, check_limits, LUA_MASKCALL | LUA_MASKCOUNT, 1);
 }
 
+static bool can_end(const limits *now)
+{
+    return now && (now->deadline_s < DBL_MAX || now->interruptible);
+}
+
+static const char *what_ends(const limits *now)
+{
+    if (now->interruptible && __atomic_load_n(&stop_requested, __ATOMIC_RELAXED))
+        return "interrupted";
+    return tg_clock_s() > now->deadline_s ? "time limit reached" : NULL;
+}
+
 /* Until a limit is reached a ticking state runs without a hook, which would slow its every instruction. Its coroutines,
  * which no tick reaches, and states that don't tick have one. */
-static void watch(lua_State *L)
+static void relax(lua_State *L)
 {
-    const limits *now = registered(L, &LIMITS);
-    bool needed = now && (now->deadline_s < DBL_MAX || registered(L, &INTERRUPTIBLE));
+    bool needed = can_end(registered(L, &LIMITS)), ticks = registered(L, &TICKER);
     lua_State *thread = main_thread(L);
-    ticker *t = ticker_of(L);
-    if (t) {
-        t->needed = needed; /* before ticking is read: a tick may come between */
-        if (needed && !t->ticking)
-            set_timer(t, TICK_NS);
-    }
-    set_hook(thread, needed && !t);
+    set_hook(thread, needed && !ticks);
     if (thread != L)
-        set_hook(L, needed || t);
+        set_hook(L, needed || ticks);
 }
 
 static void check_limits(lua_State *L, lua_Debug *ar)
 {
     (void)ar;
     limits *now = registered(L, &LIMITS);
-    const char *why = NULL;
-    if (now && __atomic_load_n(&stop_requested, __ATOMIC_RELAXED) && registered(L, &INTERRUPTIBLE))
-        why = "interrupted";
-    else if (now && tg_clock_s() > now->deadline_s)
-        why = "time limit reached";
+    const char *why = now ? what_ends(now) : NULL;
     if (!why) {
-        watch(L);
+        relax(L);
         return;
     }
     now->cut = *why == 'i' ? TG_CUT_STOP : TG_CUT_TIME;
     /* From here on every instruction fails: here, and where a coroutine hands its failure to. */
-    check_now(L);
-    check_now(main_thread(L));
+    check_each(L);
+    check_each(main_thread(L));
     lua_pushstring(L, why);
     lua_error(L);
+}
+
+/* One tick: the next is set when that is over, which takes as long as calls are deep. */
+static void set_timer(ticker *t)
+{
+    t->ticking = 1;
+    timer_settime(t->timer, 0, &(struct itimerspec){.it_value = {.tv_nsec = TICK_NS}}, NULL);
 }
 
 static void on_tick(int number, siginfo_t *info, void *context)
 {
     (void)number, (void)context;
-    ticker *t = info->si_code == SI_TIMER ? info->si_value.sival_ptr : NULL;
-    if (t && t->needed)
-        check_now(t->L); /* which Lua allows in a handler, of the thread that runs the state */
-    else if (t)
-        set_timer(t, 0);
+    if (info->si_code != SI_TIMER)
+        return;
+    ticker *t = info->si_value.sival_ptr;
+    t->ticking = 0;
+    if (t->now && what_ends(t->now))
+        check_each(t->L); /* Lua allows it in a handler, of the thread that runs the state */
+    if (t->now)
+        set_timer(t);
 }
 
 static int end_ticker(lua_State *L)
 {
-    ticker *t = lua_touserdata(L, 1);
-    if (t->made)
-        timer_delete(t->timer); /* its signals come to this very thread: none is under way */
-    t->made = false;
+    const ticker *t = lua_touserdata(L, 1);
+    timer_delete(t->timer); /* its signals come to this very thread: none is under way */
+    lua_pushnil(L);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &TICKER);
     return 0;
 }
 
@@ -228,52 +229,60 @@ static int make_coroutine(lua_State *L)
 {
     luaL_checktype(L, 1, LUA_TFUNCTION);
     check_limits(L, NULL); /* past them, nobody is to try one coroutine after the other */
+    lua_settop(L, 1);
     lua_pushvalue(L, lua_upvalueindex(1));
-    lua_pushvalue(L, 1);
+    lua_insert(L, 1);
     lua_call(L, 1, 1);
-    if (lua_isthread(L, -1))
-        lua_pushvalue(L, -1);
-    else
-        lua_getupvalue(L, -1, 1); /* wrap's function holds it */
+    if (!lua_isthread(L, 1))
+        lua_getupvalue(L, 1, 1); /* wrap's function holds it */
     set_hook(lua_tothread(L, -1), true);
-    lua_pop(L, 1);
+    lua_settop(L, 1);
     return 1;
 }
 
 void tg_tick(lua_State *L)
 {
-    ticker *t = lua_newuserdatauv(L, sizeof *t, 0);
-    *t = (ticker){.L = main_thread(L)};
-    if (luaL_newmetatable(L, "tangram.ticker")) {
-        lua_pushcfunction(L, end_ticker);
-        lua_setfield(L, -2, "__gc");
-    }
-    lua_setmetatable(L, -2);
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &TICKER);
+    int top = lua_gettop(L);
     lua_getglobal(L, "coroutine");
     for (const char *const *name = (const char *const[]){"create", "wrap", NULL}; *name; name++) {
         lua_getfield(L, -1, *name);
         lua_pushcclosure(L, make_coroutine, 1);
         lua_setfield(L, -2, *name);
     }
-    lua_pop(L, 1);
-    /* SIGURG is ignored where nobody handles it, as in the programs that plugins run, and libraries leave it alone. */
+    ticker *t = lua_newuserdatauv(L, sizeof *t, 0);
+    *t = (ticker){.L = main_thread(L)};
+    if (luaL_newmetatable(L, "tangram.ticker")) {
+        lua_pushcfunction(L, end_ticker);
+        lua_setfield(L, -2, "__gc");
+    }
+    /* SIGURG is ignored where nobody handles it, and libraries leave it alone. */
     struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGURG, .sigev_value = {.sival_ptr = t}};
     event.sigev_notify_thread_id = gettid();
     struct sigaction action = {.sa_sigaction = on_tick, .sa_flags = SA_SIGINFO | SA_RESTART};
     sigemptyset(&action.sa_mask);
     sigaddset(&action.sa_mask, SIGURG);
-    /* Without a timer the state has a hook, as any other. */
-    t->made = TANGRAM_TICKS && sigaction(SIGURG, &action, NULL) == 0 &&
-              pthread_sigmask(SIG_UNBLOCK, &action.sa_mask, NULL) == 0 &&
-              timer_create(CLOCK_MONOTONIC, &event, &t->timer) == 0;
+    if (TANGRAM_TICKS && sigaction(SIGURG, &action, NULL) == 0 &&
+        pthread_sigmask(SIG_UNBLOCK, &action.sa_mask, NULL) == 0 &&
+        timer_create(CLOCK_MONOTONIC, &event, &t->timer) == 0) {
+        lua_setmetatable(L, -2);
+        lua_rawsetp(L, LUA_REGISTRYINDEX, &TICKER);
+    } /* else the state has a hook, as others have */
+    lua_settop(L, top);
 }
 
 static void set_limits(lua_State *L, limits *now)
 {
+    ticker *t = registered(L, &TICKER);
+    if (now)
+        now->interruptible = registered(L, &INTERRUPTIBLE);
     lua_pushlightuserdata(L, now);
     lua_rawsetp(L, LUA_REGISTRYINDEX, &LIMITS);
-    watch(L);
+    if (t) {
+        t->now = can_end(now) ? now : NULL; /* before ticking is read: a tick may come between */
+        if (t->now && !t->ticking)
+            set_timer(t);
+    }
+    relax(L);
 }
 
 static void *counted(void *self, void *block, size_t old_size, size_t size)
@@ -303,7 +312,7 @@ int tg_limited_call(lua_State *L, int nargs, int nresults, double seconds, size_
     lua_setallocf(L, now.alloc, now.alloc_self);
     set_limits(L, outer);
     if (now.cut && outer)
-        check_now(L); /* it may be over for the call around, too */
+        check_each(L); /* it may be over for the call around, too */
     *cut = status == LUA_OK || (now.cut == TG_CUT_MEMORY && status != LUA_ERRMEM) ? TG_NOT_CUT : now.cut;
     if (*cut == TG_CUT_MEMORY)
         lua_gc(L, LUA_GCCOLLECT);
@@ -342,9 +351,8 @@ static int guarded(lua_State *L)
 /* core.unlimited(f, ...) -> results of f, whose time no limit around it counts */
 static int unlimited(lua_State *L)
 {
-    limits *outer = registered(L, &LIMITS);
+    limits *outer = registered(L, &LIMITS), none = {.deadline_s = DBL_MAX};
     double started_s = tg_clock_s();
-    limits none = {.deadline_s = DBL_MAX};
     luaL_checkany(L, 1);
     set_limits(L, &none);
     int status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
