@@ -2,7 +2,7 @@
 --- is a count of evaluations, and the number of microbatches is given, so inc_mbs and dec_mbs choose each stage's uniform
 --- strategy anew. Times come from the chosen cost model or, with the option `database`, from Aceso's own profiles of operators,
 --- whose recompute is chosen operator by operator; such a stage says "selective". Without `repair` a stage has dp and tp alone.
---- It climbs from one start within a budget, so with more memory it may find a worse plan (`heuristic`); `exact` can't.
+--- The original's answers may be worse with more memory; by default they are made `steady` (tangram.aceso.steady).
 ---
 ---     local database <const> = require("tangram.input.aceso").read("profiles/v100-large", "2_6B")   -- in a recipe
 ---     parallelizer = { name = "aceso", options = { database = database } }
@@ -10,6 +10,7 @@ local core <const> = require "tangram.core"
 local operators <const> = require "tangram.aceso.operators"
 local priced <const> = require "tangram.aceso.priced"
 local search <const> = require "tangram.aceso.search"
+local steady <const> = require "tangram.aceso.steady"
 local strategies <const> = require "tangram.strategies"
 
 local options <const> = {
@@ -18,6 +19,9 @@ local options <const> = {
   database = { type = "table", doc = "profiles, as tangram.input.aceso's read gives them (a recipe calls it: plugins read no files)" },
   operators = { type = "boolean", default = false,
     doc = "cut between the database's operators, as the original does: for study, no runtime cuts inside a layer" },
+  steady = { type = "boolean", default = true,
+    doc = "never worse with more memory or fewer stages behind: search as if memory were ample, then choose cuts, tp, dp and recompute "
+      .. "exactly for what there is; without, and with `database`, search at the memory there is, as the original" },
 }
 for _, fields in ipairs { search.options, strategies.options } do
   for name, field in pairs(fields) do options[name] = field end
@@ -30,8 +34,7 @@ local function operators_of(model, ctx)
   return ctx.memo.operators
 end
 
-local function space_of(slice, island, ctx)
-  if not ctx.options.database then return priced.space(slice, island, ctx, ctx.options) end
+local function database_space(slice, island, ctx)
   ctx.memo.choices = ctx.memo.choices or {}
   local model <const>, kinds <const> = operators_of(ctx.model, ctx), {}
   for i, atom in ipairs(ctx.atoms) do kinds[i] = atom.kind end
@@ -60,32 +63,42 @@ local function build(space, c, ctx)
   return made
 end
 
+--- Space and search of one number of stages, as steady.finder gives them: at the memory there is, as the original.
+local function finder(slice, island, ctx)
+  local space <const> = ctx.options.database and database_space(slice, island, ctx) or priced.space(slice, island, ctx, ctx.options)
+  return space, function(stages)
+    local best <const>, counts <const> = search.run(space, stages, ctx.options, #ctx.atoms, ctx.budget.share)
+    return { best }, counts and counts.least.bytes - ctx.capacity_bytes
+  end
+end
+
 local compared <const> = { "stages", "bottleneck_s", "latency_s", "sync_s", "-successors" }
 
 return {
   api = 1, kind = "parallelizer", name = "aceso",
   description = "iterative bottleneck alleviation (Aceso, EuroSys 2024)",
-  heuristic = true, options = options,
+  options = options,
   atoms = function(model, ctx)
     if not ctx.options.operators then return nil end
     if not ctx.options.database then error("option 'operators': needs the option 'database'", 0) end
     return operators.atoms(model, ctx.atoms, ctx.options.database)
   end,
   plan = function(slice, island, ctx)
-    local space <const>, made <const> = space_of(slice, island, ctx), {}
-    local nearest
+    local make <const> = ctx.options.steady and not ctx.options.database and steady.finder or finder
+    local space <const>, find <const> = make(slice, island, ctx)
+    local made <const>, tried, short_bytes, short_stages = {}, false, nil, nil
     for stages = 1, math.min(#slice, island.gpus, ctx.options.max_stages) do
-      local best <const>, counts <const> = search.run(space, stages, ctx.options, #ctx.atoms, ctx.budget.share)
-      made[#made + 1] = best and build(space, best, ctx)
-      if counts and (not nearest or counts.least.bytes < nearest.bytes) then nearest = counts.least end
+      local found <const>, short <const> = find(stages)
+      for _, c in ipairs(found) do made[#made + 1], tried = build(space, c, ctx), true end
+      if short and short < (short_bytes or math.huge) then short_bytes, short_stages = short, stages end
     end
     if #made > 0 then
       local plans <const> = {}
       for i, one in ipairs(core.pareto(made, compared)) do plans[i] = one.plan end
       return plans
     end
-    if not nearest then return nil, ("no number of stages uses all %d GPUs for %d atoms"):format(island.gpus, #slice) end
-    return nil, ("%d stages are %.2f GiB short, the nearest to fitting"):format(#nearest.last,
-      (nearest.bytes - ctx.capacity_bytes) / 2 ^ 30)
+    if tried then return nil, "no plan's stages fit, priced whole" end
+    if not short_bytes then return nil, ("no number of stages uses all %d GPUs for %d atoms"):format(island.gpus, #slice) end
+    return nil, ("%d stages are %.2f GiB short, the nearest to fitting"):format(short_stages, short_bytes / 2 ^ 30)
   end,
 }

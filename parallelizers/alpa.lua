@@ -11,19 +11,24 @@ local MOST_SUCCESSORS <const> = 2 ^ 20 -- the original's clamp
 local options <const> = {
   submeshes = { type = "enum", values = { "power_of_two", "small_power_of_two", "all" }, default = "power_of_two",
     doc = "numbers of whole nodes that a stage may have (small: at most 4); inside a node powers of two" },
-  logical_meshes = { type = "enum", values = { "single_node", "all", "data_parallel", "model_parallel" }, default = "single_node",
-    doc = "shapes (dp, tp) of a submesh: tp inside a node, any, (n, 1), (1, n)" },
+  logical_meshes = { type = "enum", values = { "single_node", "all", "same_as_physical", "data_parallel", "model_parallel" },
+    default = "single_node", doc = "shapes (dp, tp) of a submesh: any whose tp is inside a node (all is the same here, as no plan "
+      .. "cuts layers over nodes), (nodes, GPUs of one), (n, 1), (1, n)" },
   free_mesh = { type = "boolean", default = true,
-    doc = "also the 1-D mesh whose batch axis is not forced: on layers with experts it yields expert parallelism" },
+    doc = "with single_node and all also the 1-D mesh whose batch axis is not forced: on layers with experts it yields "
+      .. "expert parallelism" },
   recompute = { type = "boolean", default = true, doc = "recompute every layer of every stage, or none" },
-  zero2 = { type = "boolean", default = false, doc = "reduce-scatter preferred: gradients and optimizer states shared by the replicas" },
+  zero = { type = "integer", default = 0, min = 0, max = 3,
+    doc = "ZeRO level of stages with replicas. The original's preferred reduce-scatter: 1 exchanges gradients once a step, as its "
+      .. "runtime does; 2 also cuts them, and exchanges them every microbatch. Forced ZeRO 3: only stages of tp 1" },
   imbalance_tolerance = { type = "number", above = 0,
     doc = "skip stages whose share of the work exceeds their share of the GPUs, or the other way, by more than this fraction" },
   layout = { type = "enum", values = { "island", "any" }, default = "island",
     doc = "stages lie side by side in the island's order, or (for comparison with the original alone) anywhere" },
   repair = { type = "boolean", default = false,
-    doc = "stages of any size in nodes of any size, idle GPUs, sequence parallelism, recompute and ZeRO 2 chosen for each stage, "
-      .. "the successors that memory bears in full, and all Pareto-optimal rows in place of one" },
+    doc = "stages of any size in nodes of any size, idle GPUs, sequence parallelism; ZeRO level and recompute (none, selective, "
+      .. "full) chosen for each stage; the successors that memory bears in full; all Pareto-optimal rows, with their sync, in "
+      .. "place of one" },
 }
 
 local function is_power_of_two(n) return n & (n - 1) == 0 end
@@ -40,30 +45,34 @@ end
 --- Is a way of spreading experts one that the original finds: split over the mesh's second axis, by experts or inside them; or,
 --- if the one axis is free, by experts.
 local function spreads_experts(s, asked)
-  if s.tp == 1 then return s.ep == 1 or asked.free_mesh and s.ep == s.dp end
+  if s.tp == 1 then
+    local free <const> = asked.free_mesh and (asked.logical_meshes == "single_node" or asked.logical_meshes == "all")
+    return s.ep == 1 or free and s.ep == s.dp
+  end
   return s.etp == s.tp and s.ep == 1 or s.etp == 1 and s.ep == s.tp
 end
 
 local function is_logical_mesh(s, island, asked)
-  local kind <const> = asked.logical_meshes
+  local kind <const>, gpus <const> = asked.logical_meshes, s.dp * s.tp
   return (kind ~= "data_parallel" or s.tp == 1) and (kind ~= "model_parallel" or s.dp == 1)
-    and (kind == "all" or s.tp <= island.gpus_per_node)
+    and (kind ~= "same_as_physical" or s.tp == min(gpus, island.gpus_per_node))
+    and (asked.repair or asked.zero < 3 or s.tp == 1)
 end
 
---- The configurations of a submesh, tp rising.
+--- The configurations { strategy, mesh (what those that differ in recompute alone share) } of a submesh, tp rising.
 local function meshes(gpus, moe, island, ctx)
   local asked <const>, found <const> = ctx.options, {}
   local list <const> = strategies.list(gpus, moe, island, ctx, {
     max_tp = gpus, max_cp = 1, max_ep = gpus, folded_experts = true, fsep = false, selective = false, offload = { "none" },
-    zero = asked.repair and { 0, 2 } or { asked.zero2 and 2 or 0 },
+    zero = asked.repair and { 0, 1, 2, 3 } or { asked.zero },
   })
   for _, s in ipairs(list) do
     if is_logical_mesh(s, island, asked) and (not moe or spreads_experts(s, asked)) then
-      for _, recompute in ipairs(asked.repair and { "none", "full" } or { asked.recompute and "full" or "none" }) do
+      for _, recompute in ipairs(asked.repair and { "none", "selective", "full" } or { asked.recompute and "full" or "none" }) do
         local copy <const> = {}
         for name, value in pairs(s) do copy[name] = value end
         copy.recompute, copy.sp = recompute, asked.repair and s.tp > 1
-        found[#found + 1] = copy
+        found[#found + 1] = { strategy = copy, mesh = s }
       end
     end
   end
@@ -130,10 +139,27 @@ local function stage_of(place, number, first, atoms, ctx)
   local key <const> = (number << 12 | first) << 12 | atoms
   local stage = place.priced[key]
   if not stage then
-    stage = ctx.cost.stage(place.model:run(first, first + atoms - 1), place.island, place.meshes[number], ctx)
+    stage = ctx.cost.stage(place.model:run(first, first + atoms - 1), place.island, place.meshes[number].strategy, ctx)
     place.priced[key] = stage
   end
   return stage
+end
+
+--- A run's stages in these configurations, which for one mesh recompute more from one to the next: as much as memory asks for.
+local function stages_of(place, numbers, run, ctx)
+  local found <const>, most <const> = {}, place.most_successors + place.island.gpus
+  local mesh, enough = nil, false
+  for _, number in ipairs(numbers) do
+    if place.meshes[number].mesh ~= mesh then mesh, enough = place.meshes[number].mesh, false end
+    if not enough then
+      local stage <const> = stage_of(place, number, run.first, #run, ctx)
+      local bears <const> = max_successors(stage, ctx)
+      enough = bears >= most
+      found[#found + 1] = { time_s = stage.forward_s + stage.backward_s, sync_s = ctx.options.repair and stage.sync_s or 0,
+        max_successors = bears, strategy = number, recomputed = 0 }
+    end
+  end
+  return found
 end
 
 --- Prices the stages of a run that are not priced yet.
@@ -141,15 +167,8 @@ local function price(place, stages, run, slice, ctx)
   local moe <const> = strategies.has_moe(ctx.atoms, run.first, run.last)
   for _, size in ipairs(place.sizes) do
     if not stages:has(run.first, run.last, size.gpus) then
-      local found <const> = {}
-      for _, number in ipairs(balanced(run, size.gpus, slice, place, ctx) and (moe and size.moe or size.dense) or {}) do
-        local stage <const> = stage_of(place, number, run.first, #run, ctx)
-        found[#found + 1] = {
-          time_s = stage.forward_s + stage.backward_s, sync_s = ctx.options.repair and stage.sync_s or 0,
-          max_successors = max_successors(stage, ctx), strategy = number, recomputed = 0,
-        }
-      end
-      stages:set(run.first, run.last, size.gpus, found)
+      local numbers <const> = balanced(run, size.gpus, slice, place, ctx) and (moe and size.moe or size.dense) or {}
+      stages:set(run.first, run.last, size.gpus, stages_of(place, numbers, run, ctx))
     end
   end
 end

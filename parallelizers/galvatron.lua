@@ -203,7 +203,8 @@ return {
     mode = { type = "enum", values = { "layerwise", "uniform" }, default = "layerwise",
       doc = "each stage chooses for itself, or one strategy holds for all" },
     repair = { type = "boolean", default = false,
-      doc = "what Galvatron lacks: degrees that are no powers of two, experts, every ZeRO level, selective recompute, uneven stages" },
+      doc = "what Galvatron lacks: degrees that are no powers of two, tp and Ulysses together, expert parallelism and FSEP, every ZeRO "
+        .. "level, selective recompute, uneven stages, more stages than microbatches" },
     max_stages = { type = "integer", default = 64, min = 1, doc = "most pipeline stages on one island" },
     max_tp = { type = "integer", default = 8, min = 1, doc = "largest tensor-parallel degree" },
     max_sp = { type = "integer", default = 8, min = 1, doc = "largest degree of Ulysses" },

@@ -35,7 +35,7 @@ tg_status tg_json_fail(const tg_json *at, tg_error *err, const char *format, ...
     va_start(args, format);
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
-    return tg_fail(err, TG_EINPUT, "%s: %s", path[0] ? path : "document", message);
+    return tg_fail(err, TG_EINPUT, "%s%s%s", path, path[0] ? ": " : "", message);
 }
 
 static int compare_keys(const void *a, const void *b)
@@ -89,32 +89,37 @@ static tg_status check(const tg_json *at, int level, tg_error *err)
     return TG_OK;
 }
 
+/* Says where, and as far as cJSON lets one know why, the text is no document from end on. */
+static tg_status refuse(const char *text, size_t size, const char *end, const char *why, tg_error *err)
+{
+    int line = 1, column = 1, level = 0;
+    for (const char *at = text; at < end && at < text + size; at++) {
+        column = *at == '\n' ? 1 : column + 1;
+        line += *at == '\n';
+        level += (*at == '[' || *at == '{') - (*at == ']' || *at == '}');
+    }
+    if (level >= CJSON_NESTING_LIMIT)
+        return tg_fail(err, TG_EINPUT, "%d:%d: nested deeper than %d levels", line, column, MOST_LEVELS);
+    return tg_fail(err, TG_EINPUT, "%d:%d: not JSON%s", line, column, why);
+}
+
 tg_status tg_json_parse(const char *text, size_t size, cJSON **root, tg_error *err)
 {
-    const char *end = NULL;
-    *root = cJSON_ParseWithLengthOpts(text, size, &end, false);
-    const char *stop = text + size;
-    if (*root)
-        while (end < stop && strchr(" \t\r\n", *end) && *end)
-            end++;
-    if (!*root || end < stop) {
-        int line = 1, column = 1;
-        for (const char *at = text; end && at < end && at < stop; at++) {
-            column = *at == '\n' ? 1 : column + 1;
-            line += *at == '\n';
-        }
-        cJSON_Delete(*root);
-        bool behind = *root != NULL;
-        *root = NULL;
-        return tg_fail(err, TG_EINPUT, "line %d, column %d: %s", line, column,
-                       behind ? "text behind the document" : "not valid JSON");
-    }
-    const tg_json at = tg_json_root(*root);
-    tg_status status = check(&at, 0, err);
-    if (status != TG_OK) {
-        cJSON_Delete(*root);
-        *root = NULL;
-    }
+    const char *end = text, *stop = text + size, *nul = memchr(text, 0, size);
+    *root = NULL;
+    if (nul)
+        return refuse(text, size, nul, ": a NUL byte", err);
+    cJSON *parsed = cJSON_ParseWithLengthOpts(text, size, &end, false);
+    if (!parsed)
+        return refuse(text, size, end, end + 1 >= stop ? ", or cut short" : "", err);
+    while (end < stop && strchr(" \t\r\n", *end))
+        end++;
+    const tg_json at = tg_json_root(parsed);
+    tg_status status = end < stop ? refuse(text, size, end, ": text behind the document", err) : check(&at, 0, err);
+    if (status == TG_OK)
+        *root = parsed;
+    else
+        cJSON_Delete(parsed);
     return status;
 }
 

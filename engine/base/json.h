@@ -15,12 +15,12 @@ typedef struct tg_json {
     int index;
 } tg_json;
 
-/* Parses one document. TG_EINPUT with line and column on a syntax error; with the path on a duplicate key, a number out
- * of double's range or more than 64 levels. The caller releases *root with cJSON_Delete. */
+/* Parses one document. TG_EINPUT: "line:column: …" for a syntax error; "path: …" for a duplicate key, a number out of
+ * double's range or more than 64 levels. The caller releases *root with cJSON_Delete. */
 tg_status tg_json_parse(const char *text, size_t size, cJSON **root, tg_error *err);
 tg_json tg_json_root(const cJSON *root);
 
-/* TG_EINPUT "path: message"; the message is in printf style. */
+/* TG_EINPUT "path: message", the message alone at the root; it is in printf style. */
 tg_status tg_json_fail(const tg_json *at, tg_error *err, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* Checks that at is an object with no field but these. */

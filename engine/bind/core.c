@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "bind/embedded.h"
 
 /* core.nearest(word, words) -> the nearest of words, or nil */
@@ -39,6 +40,28 @@ static int list_folder(lua_State *L)
     return 1;
 }
 
+/* core.write_file(path, text) -> true | nil, "path: why, expected …": all of it or nothing (base/file.h) */
+static int write_file(lua_State *L)
+{
+    size_t size;
+    const char *path = luaL_checkstring(L, 1), *text = luaL_checklstring(L, 2, &size);
+    tg_error err;
+    if (tg_file_write(path, text, size, &err) != TG_OK)
+        return tg_push_failure(L, &err);
+    lua_pushboolean(L, true);
+    return 1;
+}
+
+/* core.may_write(path) -> true | nil, why: as write_file would say, as far as can be seen beforehand */
+static int may_write(lua_State *L)
+{
+    tg_error err;
+    if (tg_file_may_write(luaL_checkstring(L, 1), &err) != TG_OK)
+        return tg_push_failure(L, &err);
+    lua_pushboolean(L, true);
+    return 1;
+}
+
 /* core.is_terminal(descriptor) -> boolean */
 static int is_terminal(lua_State *L)
 {
@@ -57,16 +80,15 @@ static int processors(lua_State *L)
 int luaopen_tangram_core(lua_State *L)
 {
     luaL_checkversion(L);
-    lua_newtable(L);
+    static const luaL_Reg functions[] = {{"nearest", nearest},
+                                         {"list_folder", list_folder},
+                                         {"write_file", write_file},
+                                         {"may_write", may_write},
+                                         {"is_terminal", is_terminal},
+                                         {"processors", processors},
+                                         {NULL, NULL}};
+    luaL_newlib(L, functions);
     tg_set_text(L, "version", tg_version());
-    lua_pushcfunction(L, nearest);
-    lua_setfield(L, -2, "nearest");
-    lua_pushcfunction(L, is_terminal);
-    lua_setfield(L, -2, "is_terminal");
-    lua_pushcfunction(L, processors);
-    lua_setfield(L, -2, "processors");
-    lua_pushcfunction(L, list_folder);
-    lua_setfield(L, -2, "list_folder");
     tg_open_state(L);
     tg_open_embedded(L);
     tg_open_json(L);

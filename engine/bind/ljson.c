@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "bind/core.h"
 
 static const char ARRAY = 0; /* its address is the registry's key of the arrays' metatable */
@@ -31,12 +32,6 @@ static void push_object(lua_State *L, const cJSON *item)
     const cJSON *child;
     cJSON_ArrayForEach(child, item)
     {
-        if (lua_getfield(L, -1, child->string) != LUA_TNIL) {
-            tg_error err; /* keeps a key of many lines to one */
-            tg_fail(&err, TG_EINPUT, "key '%s' stands twice in one object", child->string);
-            luaL_error(L, "%s", err.message);
-        }
-        lua_pop(L, 1);
         push_value(L, child);
         lua_setfield(L, -2, child->string);
     }
@@ -55,8 +50,6 @@ static void push_value(lua_State *L, const cJSON *item)
         lua_pushboolean(L, cJSON_IsTrue(item));
     else if (cJSON_IsNull(item))
         lua_pushlightuserdata(L, NULL);
-    else if (!isfinite(item->valuedouble))
-        luaL_error(L, "a number is too large");
     else if (floor(item->valuedouble) == item->valuedouble && fabs(item->valuedouble) <= 9007199254740992.0)
         lua_pushinteger(L, (lua_Integer)item->valuedouble);
     else
@@ -69,29 +62,16 @@ static int push_parsed(lua_State *L)
     return 1;
 }
 
-/* core.json_decode(text) -> value | nil, "line:column: why". Whole numbers up to 2^53 become integers, null becomes
- * core.null; keys that stand twice are refused. */
+/* core.json_decode(text) -> value | nil, "line:column: why" or "field: why". Whole numbers up to 2^53 become integers,
+ * null becomes core.null. */
 static int json_decode(lua_State *L)
 {
     size_t size;
-    const char *text = luaL_checklstring(L, 1, &size), *end = text;
-    if (memchr(text, 0, size)) {
-        lua_pushnil(L);
-        lua_pushliteral(L, "1:1: not JSON: the file holds NUL bytes");
-        return 2;
-    }
-    cJSON *root = cJSON_ParseWithLengthOpts(text, size + 1, &end, 1);
-    if (!root) {
-        int line = 1, column = 1;
-        for (const char *at = text; at < end && at < text + size; at++)
-            if (*at == '\n')
-                line++, column = 1;
-            else
-                column++;
-        lua_pushnil(L);
-        lua_pushfstring(L, "%d:%d: not JSON%s", line, column, end >= text + size ? ": the text ends too early" : "");
-        return 2;
-    }
+    const char *text = luaL_checklstring(L, 1, &size);
+    cJSON *root;
+    tg_error err;
+    if (tg_json_parse(text, size, &root, &err) != TG_OK)
+        return tg_push_failure(L, &err);
     lua_pushcfunction(L, push_parsed);
     lua_pushlightuserdata(L, root);
     int status = lua_pcall(L, 1, 1, 0);

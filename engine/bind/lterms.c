@@ -1,5 +1,6 @@
 /* Terms userdata: the split of a run into stages of one strategy (pipeline/split.h), and what memory bears. */
 #include <math.h>
+#include <stddef.h>
 
 #include "bind/convert.h"
 #include "bind/core.h"
@@ -133,22 +134,53 @@ static int terms_new(lua_State *L)
     return 1;
 }
 
+/* A query about stages that all have one way: it lives as long as this. */
+typedef struct {
+    tg_split_way way;
+    tg_split_ways ways;
+    tg_split_query query;
+} one_way;
+
 /* (terms, first, last, stages, successors, allow_recompute) */
-static const tg_terms *check_query(lua_State *L, tg_split_query *query)
+static void check_query(lua_State *L, one_way *one)
 {
-    const tg_terms *terms = luaL_checkudata(L, 1, TERMS);
+    tg_split_query *query = &one->query;
+    one->way = (tg_split_way){luaL_checkudata(L, 1, TERMS), lua_toboolean(L, 6)};
+    one->ways = (tg_split_ways){1, &one->way};
+    *query = (tg_split_query){.ways = &one->ways, .alike = true};
     tg_check_run(L, 2, &query->first, &query->last);
     query->stages = tg_check_integer(L, 4, 1, INT32_MAX);
     query->successors = tg_check_integer(L, 5, 0, INT32_MAX);
-    query->allow_recompute = lua_toboolean(L, 6);
-    return terms;
 }
 
-static void push_integers(lua_State *L, const int *list, int count)
+/* Pushes bottleneck_s, latency_s or, with false, nil, short_bytes, stage. */
+static bool push_split(lua_State *L, const tg_split_query *query, tg_split_part *parts)
+{
+    tg_split split;
+    tg_error err;
+    if (tg_split_run(query, &split, parts, &err) != TG_OK)
+        luaL_error(L, "%s", err.message);
+    if (split.fits) {
+        lua_pushnumber(L, split.bottleneck_s);
+        lua_pushnumber(L, split.latency_s);
+        return true;
+    }
+    double short_bytes;
+    int stage;
+    if (tg_split_shortage(query, &short_bytes, &stage, &err) != TG_OK)
+        luaL_error(L, "%s", err.message);
+    lua_pushnil(L);
+    lua_pushnumber(L, short_bytes);
+    lua_pushinteger(L, stage + 1);
+    return false;
+}
+
+/* Pushes a list of one number of each part, counted from `base`. */
+static void push_parts(lua_State *L, const tg_split_part *parts, int count, size_t member, int base)
 {
     lua_createtable(L, count, 0);
     for (int i = 0; i < count; i++) {
-        lua_pushinteger(L, list[i]);
+        lua_pushinteger(L, *(const int *)((const char *)&parts[i] + member) + base);
         lua_rawseti(L, -2, i + 1);
     }
 }
@@ -158,39 +190,87 @@ static void push_integers(lua_State *L, const int *list, int count)
  * each stage recomputes; short_bytes: infinite if there are more stages than atoms. */
 static int terms_split(lua_State *L)
 {
-    tg_split_query query;
-    const tg_terms *terms = check_query(L, &query);
-    int last[TG_SPLIT_ATOMS], recomputed[TG_SPLIT_ATOMS];
-    tg_split split;
-    tg_error err;
-    if (tg_split_run(terms, &query, &split, last, recomputed, &err) != TG_OK)
-        return luaL_error(L, "%s", err.message);
-    if (!split.fits) {
-        double short_bytes;
-        int stage;
-        if (tg_split_shortage(terms, &query, &short_bytes, &stage, &err) != TG_OK)
-            return luaL_error(L, "%s", err.message);
-        lua_pushnil(L);
-        lua_pushnumber(L, short_bytes);
-        lua_pushinteger(L, stage + 1);
+    one_way one;
+    check_query(L, &one);
+    tg_split_part parts[TG_SPLIT_ATOMS];
+    if (!push_split(L, &one.query, parts))
         return 3;
-    }
-    lua_pushnumber(L, split.bottleneck_s);
-    lua_pushnumber(L, split.latency_s);
-    push_integers(L, last, query.stages);
-    push_integers(L, recomputed, query.stages);
+    push_parts(L, parts, one.query.stages, offsetof(tg_split_part, last), 0);
+    push_parts(L, parts, one.query.stages, offsetof(tg_split_part, recomputed), 0);
     return 4;
+}
+
+static const char *const EXPECTED_WAYS =
+    "expected for each stage a list of terms, each with whether atoms may be recomputed";
+
+/* Fills list with the ways in the table on the top of the stack, at most `most`. */
+static tg_split_ways fill_ways(lua_State *L, tg_split_way *list, size_t most)
+{
+    size_t count = lua_rawlen(L, -1) / 2;
+    luaL_argcheck(L, count > 0 && count <= most, 1, EXPECTED_WAYS);
+    for (size_t i = 0; i < count; i++) {
+        lua_rawgeti(L, -1, (lua_Integer)(2 * i + 1));
+        lua_rawgeti(L, -2, (lua_Integer)(2 * i + 2));
+        list[i] = (tg_split_way){luaL_testudata(L, -2, TERMS), lua_toboolean(L, -1)};
+        luaL_argcheck(L, list[i].terms, 1, EXPECTED_WAYS);
+        lua_pop(L, 2);
+    }
+    return (tg_split_ways){(int)count, list};
+}
+
+/* core.split(ways, first, last, successors) -> bottleneck_s, latency_s, bounds, recomputed, chosen | nil, short_bytes,
+ * stage. As terms:split, for stages that are not alike: ways[k] lists what stage k may choose from, in turn terms and
+ * whether its atoms may be recomputed; chosen says which of them each stage took. Stages may share a list. */
+static int split_unlike(lua_State *L)
+{
+    tg_split_ways ways[TG_SPLIT_ATOMS];
+    tg_split_query query = {.ways = ways};
+    luaL_checktype(L, 1, LUA_TTABLE);
+    tg_check_run(L, 2, &query.first, &query.last);
+    query.successors = tg_check_integer(L, 4, 0, INT32_MAX);
+    lua_Unsigned stages = lua_rawlen(L, 1);
+    luaL_argcheck(L, stages >= 1 && stages <= TG_SPLIT_ATOMS, 1, EXPECTED_WAYS);
+    query.stages = (int)stages;
+
+    const void *lists[TG_SPLIT_ATOMS]; /* each counted, and read, once */
+    int like[TG_SPLIT_ATOMS];
+    size_t room = 0;
+    for (int k = 0; k < query.stages; k++) {
+        luaL_argcheck(L, lua_rawgeti(L, 1, k + 1) == LUA_TTABLE, 1, EXPECTED_WAYS);
+        lists[k] = lua_topointer(L, -1);
+        for (like[k] = 0; lists[like[k]] != lists[k];)
+            like[k]++;
+        room += like[k] < k ? 0 : lua_rawlen(L, -1) / 2;
+        lua_pop(L, 1);
+    }
+    tg_split_way *list = lua_newuserdatauv(L, room * sizeof *list, 0);
+    for (int k = 0; k < query.stages; k++) {
+        luaL_argcheck(L, lua_rawgeti(L, 1, k + 1) == LUA_TTABLE, 1, EXPECTED_WAYS);
+        ways[k] = like[k] < k ? ways[like[k]] : fill_ways(L, list, room);
+        if (like[k] == k) {
+            list += ways[k].count;
+            room -= (size_t)ways[k].count;
+        }
+        lua_pop(L, 1);
+    }
+    tg_split_part parts[TG_SPLIT_ATOMS];
+    if (!push_split(L, &query, parts))
+        return 3;
+    push_parts(L, parts, query.stages, offsetof(tg_split_part, last), 0);
+    push_parts(L, parts, query.stages, offsetof(tg_split_part, recomputed), 0);
+    push_parts(L, parts, query.stages, offsetof(tg_split_part, way), 1);
+    return 5;
 }
 
 /* terms:probe(first, last, stages, successors, allow_recompute) -> bottleneck_s, latency_s | nil. As split, for those
  * who ask often: no tables, and what is short is not worked out. */
 static int terms_probe(lua_State *L)
 {
-    tg_split_query query;
-    const tg_terms *terms = check_query(L, &query);
+    one_way one;
+    check_query(L, &one);
     tg_split split;
     tg_error err;
-    if (tg_split_run(terms, &query, &split, NULL, NULL, &err) != TG_OK)
+    if (tg_split_run(&one.query, &split, NULL, &err) != TG_OK)
         return luaL_error(L, "%s", err.message);
     if (!split.fits)
         return 0;
@@ -303,6 +383,7 @@ static int max_successors(lua_State *L)
 void tg_open_terms(lua_State *L)
 {
     static const luaL_Reg functions[] = {{"terms", terms_new},
+                                         {"split", split_unlike},
                                          {"bears", bears},
                                          {"max_inflight", max_inflight},
                                          {"max_successors", max_successors},

@@ -59,8 +59,18 @@ static void on_interrupt(int number)
     signal(number, SIG_DFL); /* a second one ends the program at once */
 }
 
+/* At exit: what was printed may be on its way until now, and a full disk shows only then. */
+static void check_output(void)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return;
+    fputs("tangram: standard output: can't write all of it (is the disk full?)\n", stderr);
+    _exit(2);
+}
+
 int main(int argc, char **argv)
 {
+    atexit(check_output);
     lua_State *L = luaL_newstate();
     if (!L) {
         fputs("tangram: out of memory\n", stderr);

@@ -1,6 +1,6 @@
-/* Cuts a run of atoms into stages that all use one strategy on equal GPUs: the bottleneck is least, then the sum. Made
- * for adapters that ask it for every slice, island, position and strategy: a call takes microseconds and, up to 127
- * atoms, allocates nothing. */
+/* Cuts a run of atoms into stages whose strategies are given: the bottleneck is least, then the sum. Made for adapters
+ * that ask it for every slice, island, position and strategy: a call takes microseconds and, up to 127 atoms, allocates
+ * nothing. */
 #ifndef TG_PIPELINE_SPLIT_H
 #define TG_PIPELINE_SPLIT_H
 
@@ -36,11 +36,24 @@ size_t tg_terms_bytes(int atoms);
 tg_status tg_terms_init(tg_terms *terms, const tg_split_terms *from, tg_error *err);
 int tg_terms_atoms(const tg_terms *terms);
 
+/* A way to run a stage: a strategy's terms, and whether some of its atoms may be recomputed on top. */
+typedef struct {
+    const tg_terms *terms;
+    bool may_recompute;
+} tg_split_way;
+
+typedef struct {
+    int count; /* at least 1 */
+    const tg_split_way *list;
+} tg_split_ways;
+
 typedef struct {
     int first, last; /* atoms [first, last) */
     int stages;      /* exactly so many, none empty */
     int successors;  /* stages of the pipeline behind the last of these */
-    bool allow_recompute;
+    /* What each stage may choose from, all of one model and one number of microbatches; `alike`: one for all stages. */
+    const tg_split_ways *ways;
+    bool alike;
 } tg_split_query;
 
 typedef struct {
@@ -48,13 +61,17 @@ typedef struct {
     double bottleneck_s, latency_s; /* the largest and the sum of the stages' times */
 } tg_split;
 
-/* Stage k has successors + stages - 1 - k stages behind it, so min(that + 1, microbatches) microbatches in flight; it
- * recomputes its first r recomputable atoms, r the least that fits. Among all splits the one of least bottleneck, among
- * those of least sum, among those the same one in every run. last and recomputed (stages numbers each, may be NULL) get
- * the stages' ends (exclusive) and r. TG_EINPUT if the range is not within the model; fits is false if no split fits.
+typedef struct {
+    int last;       /* where the stage ends, exclusive */
+    int way;        /* the quickest there; the first among equals */
+    int recomputed; /* of its first recomputable atoms, the least that fits */
+} tg_split_part;
+
+/* Stage k has successors + stages - 1 - k stages behind it, so min(that + 1, microbatches) microbatches in flight.
+ * Among all splits the one of least bottleneck, among those of least sum, among those the same one in every run. parts
+ * (one per stage, may be NULL) gets it. TG_EINPUT if the range is not within the model; fits is false if no split fits.
  */
-tg_status tg_split_run(const tg_terms *terms, const tg_split_query *query, tg_split *out, int *last, int *recomputed,
-                       tg_error *err);
+tg_status tg_split_run(const tg_split_query *query, tg_split *out, tg_split_part *parts, tg_error *err);
 
 typedef struct {
     double time_s, sync_s;
@@ -69,8 +86,7 @@ bool tg_terms_stage(const tg_terms *terms, int first, int last, int inflight, bo
 
 /* How far a query is from fitting: the least, over all splits, of the bytes short at the worst stage, and that stage
  * (whatever it recomputes). 0 bytes if it fits, infinite if there are more stages than atoms. */
-tg_status tg_split_shortage(const tg_terms *terms, const tg_split_query *query, double *short_bytes, int *stage,
-                            tg_error *err);
+tg_status tg_split_shortage(const tg_split_query *query, double *short_bytes, int *stage, tg_error *err);
 
 typedef struct {
     bool fits;

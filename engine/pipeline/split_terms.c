@@ -173,14 +173,10 @@ int tg_terms_least_recomputed(const tg_terms *t, int i, int j, int inflight, dou
     }
 }
 
-tg_status tg_split_check(const tg_terms *t, const tg_split_query *q, tg_error *err)
+tg_status tg_split_check_run(const tg_terms *t, int first, int last, tg_error *err)
 {
-    if (q->first < 0 || q->last > t->atoms || q->first >= q->last)
-        return tg_fail(err, TG_EINPUT, "atoms [%d, %d): not a run of the %d atoms", q->first, q->last, t->atoms);
-    if (q->stages < 1)
-        return tg_fail(err, TG_EINPUT, "stages: must be at least 1, not %d", q->stages);
-    if (q->successors < 0 || q->successors > 1 << 30)
-        return tg_fail(err, TG_EINPUT, "successors: must be 0 to 2^30, not %d", q->successors);
+    if (first < 0 || last > t->atoms || first >= last)
+        return tg_fail(err, TG_EINPUT, "atoms [%d, %d): not a run of the %d atoms", first, last, t->atoms);
     return TG_OK;
 }
 
@@ -210,8 +206,7 @@ bool tg_terms_stage(const tg_terms *terms, int first, int last, int inflight, bo
 tg_status tg_terms_price(const tg_terms *t, int first, int last, int behind, bool allow_recompute, tg_split_price *out,
                          tg_error *err)
 {
-    tg_split_query query = {.first = first, .last = last, .stages = 1, .successors = behind};
-    tg_status status = tg_split_check(t, &query, err);
+    tg_status status = tg_split_check_run(t, first, last, err);
     if (status != TG_OK)
         return status;
     int inflight = behind < t->microbatches ? behind + 1 : t->microbatches;

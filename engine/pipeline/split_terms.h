@@ -56,7 +56,7 @@ static inline int tg_terms_recomputed(const tg_terms *t, int i, int j, int infli
     return allow_recompute ? tg_terms_least_recomputed(t, i, j, inflight, room) : -1;
 }
 
-/* TG_EINPUT unless the range lies within the model and the numbers of stages make sense. */
-tg_status tg_split_check(const tg_terms *t, const tg_split_query *query, tg_error *err);
+/* TG_EINPUT unless the range lies within the model. */
+tg_status tg_split_check_run(const tg_terms *t, int first, int last, tg_error *err);
 
 #endif

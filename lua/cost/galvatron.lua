@@ -14,6 +14,9 @@ local function fits_of(island, ctx)
   if not ctx.memo.fits then
     local from <const> = ctx.options.profiles[island.gpu]
     if not from then refuse("no profile of GPU '%s', expected it in option 'profiles'", island.gpu) end
+    if not (from.layer and from.ends and from.hardware) then
+      refuse("option 'profiles': %s: not a table of tangram.input.galvatron.read", island.gpu)
+    end
     if ctx.model.experts > 0 then refuse("profiles have no experts, the model has %d", ctx.model.experts) end
     if ctx.training.precision ~= "bf16" and ctx.training.precision ~= "fp16" then
       refuse("profiles are of 16-bit training, this is %s", ctx.training.precision)
@@ -67,7 +70,8 @@ return {
     profiles = { type = "map", item = { type = "table" }, required = true,
       doc = "by GPU type: tables of tangram.input.galvatron.read" },
     async_reduce = { type = "boolean", default = true, doc = "gradients are reduced behind the backward passes" },
-    repair = { type = "boolean", default = false, doc = "Ulysses alone shards its states and pays their reduction" },
+    repair = { type = "boolean", default = false,
+      doc = "Ulysses alone shards its states and pays their reduction; ZeRO 3 gathers weights for both passes" },
   },
   atom = function(atom, island, strategy, ctx)
     local priced <const>, s <const> = setting_of(island, strategy, ctx)

@@ -28,7 +28,6 @@ contract.plugins = {
     plan = { type = "function", required = true, doc = "plan(slice, island, ctx): list of partial plans, or nil, why" },
     atoms = { type = "function", doc = "atoms(model, ctx): the adapter's own atoms" },
     supports = { type = "function", doc = "supports(slice, island, ctx): true, or false, why" },
-    heuristic = { type = "boolean", default = false, doc = "its search may miss: with more memory it may find a worse plan" },
     own_times = { type = "boolean", default = false, doc = "its times don't come from ctx.cost: no pruning by bounds" },
   }),
   cost = fields_of("cost", {
@@ -54,9 +53,11 @@ contract.plugins = {
 ---@param where string the file
 function contract.check_plugin(kind, plugin, where)
   if type(plugin) ~= "table" then
-    error(("%s: returns a %s, expected the table of a %s"):format(where, type(plugin), contract.nouns[kind]), 0)
+    error(("%s: returns %s, expected the table of a %s"):format(where, plugin == nil and "nothing" or "a " .. type(plugin),
+      contract.nouns[kind]), 0)
   end
   local checked <const> = schema.check(plugin, contract.plugins[kind], where)
+  schema.check_schema(checked.options, where .. ": options")
   if kind == "cost" and not checked.stage and not (checked.atom and checked.close and checked.constants) then
     error(where .. ": missing stage, or atom with close and constants, expected a way to price a stage", 0)
   end

@@ -2,6 +2,7 @@
 --- runs without io, os, debug and bytecode, and can't change what others see.
 local contract <const> = require "tangram.contract"
 local core <const> = require "tangram.core"
+local files <const> = require "tangram.files"
 local plain <const> = require "tangram.plain"
 local programs <const> = require "tangram.program"
 local sandbox <const> = require "tangram.sandbox"
@@ -41,13 +42,9 @@ local function readable(path)
   return text
 end
 
---- Path and text of the plugin's source.
+--- Path and text of the plugin's source; nil and why where no plugin has the name. Raises one line for a file that can't be read.
 local function find(kind, name)
-  if name:match "/" or name:match "%.lua$" then
-    local text <const> = readable(name)
-    if not text then return nil, ("%s: no such file, expected a %s plugin"):format(name, kind) end
-    return name, text
-  end
+  if name:match "/" or name:match "%.lua$" then return name, files.read(name) end
   for _, place in ipairs(loader.places()) do
     for _, path in ipairs { place .. "/" .. folders[kind] .. "/" .. name .. ".lua", place .. "/" .. name .. ".lua" } do
       local text <const> = readable(path)

@@ -1,5 +1,6 @@
 --- The model's description: one plain, checked table, from a recipe's table or a Hugging Face config.json.
 local core <const> = require "tangram.core"
+local files <const> = require "tangram.files"
 local families <const> = require "tangram.families"
 local schema <const> = require "tangram.schema"
 
@@ -122,28 +123,21 @@ end
 --- Bytes of a file; some fifty times what the largest published ones take.
 local largest_config <const>, largest_arguments <const> = 1 << 20, 256 << 10
 
-local function check_size(text, largest, what, where)
-  if #text > largest then error(("%s: over %d KiB, expected %s"):format(where or "model", largest >> 10, what), 0) end
-end
-
 --- A description from what a file holds: a Hugging Face config.json or Megatron's arguments.
 local function parse(text, options)
-  check_size(text, largest_config, "a model's config.json or Megatron's arguments", options.file)
   local megatron_args <const> = require "tangram.input.megatron_args"
   if not text:find "^[\xEF\xBB\xBF%s]*[{[]" and megatron_args.is(text) then
-    check_size(text, largest_arguments, "Megatron's arguments", options.file)
+    if #text > largest_arguments then
+      error(("%s: over %d KiB, expected Megatron's arguments"):format(options.file, largest_arguments >> 10), 0)
+    end
     return megatron_args.parse(text, options)
   end
   return require "tangram.input.hf".parse(text, options)
 end
 
 local function read_file(path, options)
-  local file <const>, why <const> = io.open(path, "rb")
-  if not file then error(why, 0) end
-  local text <const>, refused <const> = file:read(largest_config + 1)
-  file:close()
-  if refused then error(path .. ": not a file that can be read", 0) end
-  return parse(text or "", { family = options.family, name = options.name or name_of(path), file = path, vocab = options.vocab })
+  local text <const> = files.read(path, largest_config, "a model's config.json or Megatron's arguments")
+  return parse(text, { family = options.family, name = options.name or name_of(path), file = path, vocab = options.vocab })
 end
 
 local of_reading <const> = { file = true, family = true, name = true, vocab = true }

@@ -53,7 +53,11 @@ local function is_plan(value) return type(value) == "table" and value.format == 
 ---@return any failure what to give to recipe.explain
 function recipe.run(path, seconds)
   local chunk <const>, why <const> = loadfile(path, "t")
-  if not chunk then return nil, why end
+  if not chunk and why:find ":1: unexpected symbol near '[{%[]'$" then
+    return nil, path .. ": looks like JSON, expected a recipe, a Lua script that returns tangram.plan { … }"
+  elseif not chunk then
+    return nil, why
+  end
   local ok <const>, result <const> = core.limited(seconds, chunk, path)
   if not ok and result == "time limit reached" then
     return nil, ("%s: still running after %g s of its own time, expected an end"):format(path, seconds)

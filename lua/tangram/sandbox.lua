@@ -8,7 +8,7 @@ local sandbox <const> = {}
 --- What of the engine plugins may call: arithmetic.
 local engine_names <const> = {
   "bears", "knapsack", "max_inflight", "max_successors", "nearest", "no_limit", "operators", "pareto", "partition",
-  "partition_table", "terms",
+  "partition_table", "split", "terms",
 }
 
 local function pick(from, names)

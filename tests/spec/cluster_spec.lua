@@ -190,8 +190,8 @@ describe("tangram islands", function()
     for line, message in pairs {
       ["tangram islands"] = "missing option '%-%-cluster'",
       ["tangram islands --cluster nowhere.json"] = "nowhere.json: No such file",
-      ["tangram islands --tolerance 1,x,2 --cluster " .. file] = "expected three numbers of at least 0, EC,EM,EI, got '1,x,2'",
-      ["echo '{' | tangram cluster show /dev/stdin"] = "stdin:2:1: not JSON",
+      ["tangram islands --tolerance 1,x,2 --cluster " .. file] = "got '1,x,2', expected three numbers of at least 0, EC,EM,EI",
+      ["echo '{' | tangram cluster show /dev/stdin"] = "stdin:1:2: not JSON",
       ["tangram cluster"] = "tangram cluster: ",
     } do
       local status <const>, out <const>, err <const> = support.run(line)

@@ -164,42 +164,59 @@ describe("galvatron: its own evaluator and search", function()
     assert.near(0.75 * 4 * 2048 * 4096 * 2 / (159.119 * MiB * 1e3), switch_s(true), 1e-12)
     assert.near(104.8576, switch_s(false) / switch_s(true), 1e-6)
   end)
+end)
 
-  it("imports with one-line errors that name file and key", function()
-    local folder <const> = support.folder()
-    local function refused(name, text)
-      local files <const> = mock_files()
-      files[name] = support.write(folder .. "/bad.json", text)
-      local ok <const>, why <const> = pcall(galvatron.read, { files = files })
-      assert.is_false(ok)
-      return why
+describe("galvatron: its own search on a made-up machine of two GPUs", function()
+  local function by_degree(mib) return { { degree = 1, bytes = mib * MiB }, { degree = 2, bytes = mib / 2 * MiB } } end
+  local function sizes(mib) return { { seq_len = 1024, states_bytes = by_degree(mib), activation_bytes = by_degree(60) } } end
+  --- Embedding and head are far larger together than each on its own stage.
+  local from <const> = {
+    time_mode = "static", memory_mode = "static",
+    layer = { times = { { samples = 1, seq_len = 1024, forward_s = 2.5e-3 } }, memory = { { seq_len = 1024, parameter_bytes = 200 * MiB,
+      activation_bytes = by_degree(90), checkpoint_bytes = 8 * MiB } } },
+    ends = { times = { { samples = 1, seq_len = 1024, forward_s = 1.25e-3 } },
+      memory = { whole = sizes(50000), first = sizes(100), last = sizes(100) } },
+    hardware = { allreduce = { { gpus = 2, consecutive = true, bytes_per_s = 80 * MiB * 1e3 },
+      { gpus = 2, consecutive = false, bytes_per_s = 60 * MiB * 1e3 } }, p2p = { { stages = 2, bytes_per_s = 50 * MiB * 1e3 } },
+      messages = {}, overlap = 1.25 },
+  }
+  local function spec(changes)
+    return support.with({ gpus = 2, layers = 4, hidden = 64, seq_len = 1024, global_batch = 2, microbatches = 1, budget_bytes = 8 * GiB,
+      recompute = false, max_degree = 1 }, changes or {})
+  end
+
+  it("repaired, takes more stages than microbatches, no more of them in flight than there are, and every byte once", function()
+    assert.same({ nil, "no plan of 4 layers fits 8 GiB a GPU" }, { search.find(from, spec()) })
+    for _, uniform in ipairs { false, true } do
+      local plan <const> = search.find(from, spec { repair = true, uniform = uniform })
+      -- by hand, MiB: two layers of 4 · 200, of two samples 90 each in the one microbatch; 100 and two samples of 60 of embedding or
+      -- head; the context; 2 · 1024 · 64 values of 2 bytes of workspace
+      for i = 1, 2 do assert.near(2 * 800 + 2 * 2 * 90 + 100 + 2 * 60 + 1024 + 0.25, plan.stages[i].bytes / MiB, 1e-9) end
+      -- a layer: 15 ms and a fourth of 1 MiB at 50 MiB a millisecond; embedding or head 3.75 ms
+      assert.near(2 * (2 * (15 + 0.02 / 4) + 3.75) * 1e-3, plan.time_s, 1e-12)
     end
-    assert.matches("bad.json:1:", refused("memory", "{"), 1, true)
-    assert.matches("bad.json: no key layertype_0_bszB_seqS", refused("computation", "{}"), 1, true)
-    assert.matches("bad.json: layertype_0_bsz1_seq512: got %-2", refused("computation", '{"layertype_0_bsz1_seq512": -2}'))
-    assert.matches("bad.json: no key layertype_0_sp", refused("memory", "{}"), 1, true)
-    assert.matches("bad.json: pp_size_2: must be above 0", refused("p2p", '{"pp_size_2": 0}'), 1, true)
-    assert.matches("several types of layers",
-      refused("computation", '{"layertype_0_bsz1_seq512": 1, "layertype_1_bsz1_seq512": 1}'), 1, true)
-    support.remove(folder)
-    assert.matches("no memory at sequence length 4096, expected one of 2048",
-      select(2, pcall(profile.at, real_profile(), 4096)), 1, true)
   end)
 
-  it("reads the profiles of branch moe that have lengths, and refuses what is older or went wrong", function()
-    local folder <const>, files <const> = data .. "/profiles_moe_branch/", mock_files()
-    local function read(computation, memory, sequence_parallel)
-      files.computation = ("%s%s_profiling_bf16_%s.json"):format(folder, computation[1] .. "/computation", computation[2])
-      files.memory = ("%s%s_profiling_bf16_%s.json"):format(folder, memory[1] .. "/memory", memory[2])
-      return galvatron.read { files = files, sequence_parallel = sequence_parallel, time_mode = "batch" }
+  it("repaired, waits for the slowest stage wherever it stands, and gathers ZeRO 3's weights twice", function()
+    assert.near(1 + 3 + 1 + 3 * 3, costs.pipeline_s({ 1, 3, 1 }, { 1, 3, 1 }, 4, true), 1e-12)
+    assert.is_true(costs.pipeline_s({ 1, 3, 1 }, { 1, 3, 1 }, 4) < 14)
+    local sharded <const> = { tp = 1, sp = 1, dp = 2, sharded = true, recompute = false }
+    local function layer_s(repair)
+      return costs.new(profile.at(from, 1024), spec { zero = 2, async_reduce = true, stages = 1, repair = repair }).layer_s(sharded, false)
     end
-    local llama <const> = { "llama_hf", "llama-7b_all" }
-    local fits <const> = profile.at(read(llama, llama), 2048)
-    assert.equal(778.2236328125 * MiB, fits.parameter_bytes)
-    assert.equal(136.885498046875 * MiB, fits.activation_bytes(4))
-    local flat <const> = { "llama_hf", "hidden4096_head32_seqlen2048" }
-    assert.matches("layertype_0: parameter_size: expected a table for each sequence length",
-      select(2, pcall(read, llama, flat, false)), 1, true)
-    assert.matches("several types of layers", select(2, pcall(read, { "T5", "t5-3B" }, llama)), 1, true)
+    -- a gather: half of 200 MiB at 2 bytes for 4, at 80 MiB a millisecond
+    assert.near(7.5e-3 + 0.625e-3, layer_s(false), 1e-12)
+    assert.near(7.5e-3 + 1.25e-3, layer_s(true), 1e-12)
+  end)
+
+  it("refuses what it can't search", function()
+    for message, changes in pairs {
+      ["gpus: got 6, expected a power of two"] = { gpus = 6 },
+      ["microbatches: got 3, expected a divisor of global_batch 2"] = { microbatches = 3 },
+      ["zero: got 3, expected one of 0, 2"] = { zero = 3 },
+      ["uniforn: unknown field (did you mean 'uniform'?)"] = { uniforn = true },
+    } do
+      assert.equal("Galvatron's search: " .. message, select(2, pcall(search.find, from, spec(changes))))
+    end
   end)
 end)

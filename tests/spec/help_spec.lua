@@ -17,12 +17,16 @@ describe("help", function()
   end)
 
   for _, name in ipairs(commands) do
-    local full <const> = ({ cluster = "cluster show", model = "model show" })[name] or name
-    it("of " .. full .. " has an example", function()
-      local status <const>, out <const>, err <const> = support.run("tangram " .. full .. " --help")
-      assert.equal(0, status)
-      assert.equal("", err)
-      assert.matches("[Ee]xample:.*tangram " .. name, out)
+    it("of " .. name .. ", and of the commands in it, has an example, and tells what stands behind each option", function()
+      local function check(words)
+        local status <const>, out <const>, err <const> = support.run("tangram " .. words .. " --help")
+        assert.same({ 0, "" }, { status, err })
+        assert.matches("\nExample: [^\n]*tangram " .. name, out)
+        assert.not_matches("%-%-[%w-]+ <", out)
+        assert.equal(out, select(2, support.run("tangram help " .. words)))
+        return (out .. "\n"):match "\nCommands:\n(.-)\n\n" or ""
+      end
+      for inner in ("\n" .. check(name)):gmatch "\n   (%l+)" do check(name .. " " .. inner) end
     end)
   end
 end)

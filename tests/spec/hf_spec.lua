@@ -305,7 +305,7 @@ describe("Hugging Face config.json", function()
     end
     assert.matches("^config.json:3:%d+: not JSON", refusal '{\n "model_type": "llama",\n "hidden_size": }')
     assert.matches("^config.json:1:%d+: not JSON", refusal "{hidden_size: 3}")
-    assert.equal("config.json: key 'vocab_size' stands twice in one object", refusal '{"vocab_size": 1, "vocab_size": 2}')
+    assert.equal("config.json: field 'vocab_size' is given twice", refusal '{"vocab_size": 1, "vocab_size": 2}')
     assert.matches("^/nonexistent/config.json: No such file", refusal "/nonexistent/config.json")
     assert.matches("^tests: ", refusal "tests")
     local path <const> = support.write(os.tmpname(), "[1, 2]")

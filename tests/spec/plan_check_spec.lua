@@ -43,7 +43,7 @@ describe("plan_check", function()
     assert.same({ stage = 1, microbatch = 1, backward = false, start_s = 0, end_s = 1 }, operations[1])
     assert.same({ stage = 1, microbatch = 8, backward = true, start_s = 28, end_s = 30 }, operations[16])
     assert.same({ stage = 3, microbatch = 1, backward = false, start_s = 2, end_s = 3 }, operations[33])
-    assert.matches("^line 1, column", select(2, core.plan_simulate "{"))
+    assert.matches("^1:1: not JSON", select(2, core.plan_simulate "{"))
   end)
 
   it("simulates as the oracle does, overlapped and blocking, plain and deeper", function()
@@ -188,7 +188,7 @@ describe("plan_check", function()
       for i = 4, 20 do plan.stages[i] = plan.stages[1] end
     end)
     assert.matches("given twice", select(2, core.plan_check '{ "format": "tangram.plan/1", "format": "x" }'))
-    assert.matches("^line 1, column", select(2, core.plan_check "{"))
+    assert.matches("^1:1: not JSON", select(2, core.plan_check "{"))
   end)
 
   it("refuses each field of a stage that is missing or of another type", function()

@@ -148,7 +148,7 @@ describe("profiles from files", function()
       { kind = "layer", tp = 1, mbs = 4, seq = 512, forward_s = 0.01, backward_s = 0.02 },
     }, profiles.galvatron(path, { gpu = "a100-sxm4-80" })[1].entries)
     support.write(path, "{}")
-    assert.matches("no key layertype_0_bszB_seqS, expected Galvatron's profile of times$",
+    assert.matches("no key layertype_0_bszB_seqS, expected the forward times of a layer$",
       select(2, pcall(profiles.galvatron, path, { gpu = "a" })))
     support.remove(folder)
   end)

@@ -421,6 +421,6 @@ describe("tangram report", function()
   it("helps with an example", function()
     local status <const>, out <const> = support.run "tangram report --help"
     assert.equal(0, status)
-    assert.matches("example: tangram report plan.json %-%-html", out)
+    assert.matches("Example: tangram report plan.json %-%-html", out)
   end)
 end)

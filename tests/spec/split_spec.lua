@@ -1,4 +1,5 @@
 local core <const> = require "tangram.core"
+local support <const> = require "tests.spec.support"
 
 local LISTS <const> = { "time_s", "static_bytes", "inflight_bytes", "transient_bytes", "recomputable", "recompute_s",
                         "recomputed_inflight_bytes", "recompute_peak_bytes" }
@@ -45,20 +46,30 @@ local function stage_cost(terms, i, j, inflight, allow)
   return found_s, found_r, least_short
 end
 
---- The same, once for each stage asked for.
-local function remembered(terms, allow)
+--- The same for the best of a stage's ways, once for each stage asked for.
+local function remembered()
   local known <const> = {}
-  return function(i, j, inflight)
+  return function(ways, i, j, inflight)
+    local own <const> = known[ways] or {}
+    known[ways] = own
     local key <const> = (i * 64 + j) * 64 + inflight
-    known[key] = known[key] or { stage_cost(terms, i, j, inflight, allow) }
-    return known[key][1], known[key][3]
+    if not own[key] then
+      local best_s, least_short = nil, math.huge
+      for _, way in ipairs(ways) do
+        local time_s <const>, _, short <const> = stage_cost(way.terms, i, j, inflight, way.allow)
+        best_s = time_s and math.min(time_s, best_s or math.huge) or best_s
+        least_short = math.min(least_short, short)
+      end
+      own[key] = { best_s, least_short }
+    end
+    return own[key][1], own[key][2]
   end
 end
 
---- All splits of [first, last] into exactly the stages asked for.
-local function brute_force(terms, first, last, stages, successors, allow)
+--- All splits of [first, last] into as many stages as there are lists of ways { terms, allow }.
+local function brute_force_ways(ways, first, last, successors)
   local best <const> = { bottleneck_s = math.huge, latency_s = math.huge, short = math.huge }
-  local cost <const> = remembered(terms, allow)
+  local cost <const>, stages <const>, microbatches <const> = remembered(), #ways, ways[1][1].terms.microbatches
   local function extend(k, start, bottleneck_s, latency_s, short)
     if k == stages then
       if start ~= last + 1 then return end
@@ -69,14 +80,21 @@ local function brute_force(terms, first, last, stages, successors, allow)
       return
     end
     for stop = start, last do
-      local inflight <const> = math.min(successors + stages - k, terms.microbatches)
-      local time_s <const>, lacking <const> = cost(start, stop, inflight)
+      local inflight <const> = math.min(successors + stages - k, microbatches)
+      local time_s <const>, lacking <const> = cost(ways[k + 1], start, stop, inflight)
       extend(k + 1, stop + 1, math.max(bottleneck_s, time_s or math.huge), latency_s + (time_s or math.huge),
              math.max(short, lacking))
     end
   end
   extend(0, first, 0, 0, 0)
   return best
+end
+
+--- The same where all stages are alike.
+local function brute_force(terms, first, last, stages, successors, allow)
+  local ways <const> = {}
+  for k = 1, stages do ways[k] = k > 1 and ways[1] or { { terms = terms, allow = allow } } end
+  return brute_force_ways(ways, first, last, successors)
 end
 
 --- What the split says of itself must be what its bounds give.
@@ -126,6 +144,58 @@ describe("split", function()
     end
     -- The draw must reach all three kinds.
     assert.is_true(feasible > 1000 and recomputing > 250 and short_cases > 250)
+  end)
+
+  it("agrees with brute force where stages choose from ways of their own", function()
+    math.randomseed(13)
+    local feasible, recomputing, short_cases, later_ways = 0, 0, 0, 0
+    for _ = 1, support.scale(2500) do
+      local atoms <const>, microbatches <const>, capacity_bytes <const> = math.random(1, 8), math.random(1, 6), math.random(10, 90)
+      local first <const> = math.random(1, atoms)
+      local last <const> = math.random(first, atoms)
+      local successors <const> = math.random(0, 3)
+      local kinds <const> = {}
+      for i = 1, math.random(1, 3) do
+        local ways <const> = { flat = {} }
+        for w = 1, math.random(1, 3) do
+          local terms <const> = random_terms(atoms)
+          terms.microbatches, terms.capacity_bytes = microbatches, capacity_bytes
+          ways[w] = { terms = terms, allow = math.random(2) == 1 }
+          ways.flat[2 * w - 1], ways.flat[2 * w] = core.terms(terms), ways[w].allow
+        end
+        kinds[i] = ways
+      end
+      local ways <const>, flat <const> = {}, {}
+      for k = 1, math.random(1, math.min(4, last - first + 1)) do
+        ways[k] = kinds[math.random(#kinds)]
+        flat[k] = ways[k].flat
+      end
+      local want <const> = brute_force_ways(ways, first, last, successors)
+      local bottleneck_s <const>, latency_s <const>, bounds <const>, recomputed <const>, chosen <const> =
+        core.split(flat, first, last, successors)
+      if want.bottleneck_s == math.huge then
+        short_cases = short_cases + 1
+        assert.is_nil(bottleneck_s)
+        assert.equal(want.short, latency_s)
+        assert.is_true(bounds >= 1 and bounds <= #ways)
+      else
+        feasible = feasible + 1
+        assert.equal(want.bottleneck_s, bottleneck_s)
+        assert.equal(want.latency_s, latency_s)
+        local start, max_s, sum_s = first, 0, 0
+        for k, stop in ipairs(bounds) do
+          local way <const> = ways[k][chosen[k]]
+          local time_s <const>, r <const> =
+            stage_cost(way.terms, start, stop, math.min(successors + #ways - k + 1, microbatches), way.allow)
+          assert.equal(r, recomputed[k])
+          max_s, sum_s, start = math.max(max_s, time_s), sum_s + time_s, stop + 1
+          recomputing, later_ways = recomputing + math.min(r, 1), later_ways + (chosen[k] > 1 and 1 or 0)
+        end
+        assert.same({ last + 1, bottleneck_s, latency_s }, { start, max_s, sum_s })
+      end
+    end
+    assert.is_true(feasible > support.scale(800) and recomputing > support.scale(100) and short_cases > support.scale(150)
+      and later_ways > support.scale(200), ("%d %d %d %d"):format(feasible, recomputing, short_cases, later_ways))
   end)
 
   it("finds the exact bottleneck of a long model, as a quadratic program does", function()
@@ -234,5 +304,13 @@ describe("split", function()
     assert.error_matches(function() compiled:split(0, 1, 1, 0, false) end, "expected an integer from 1")
     assert.error_matches(function() compiled:split(1, 2, 1, -1, false) end, "expected an integer from 0")
     assert.error_matches(function() compiled.split({}, 1, 2, 1, 0, false) end, "tangram.Terms expected")
+    for _, ways in ipairs { {}, { {} }, { { compiled, true }, {} }, { { true, compiled } }, { 1 }, { { compiled, true, {}, true } } } do
+      assert.error_matches(function() core.split(ways, 1, 2, 0) end, "expected for each stage a list of terms, each with whether")
+    end
+    assert.error_matches(function() core.split({ { compiled, true } }, 1, 3, 0) end, "not a run of the 2 atoms")
+    local longer <const> = core.terms { time_s = { 1, 1, 1 }, static_bytes = { 1, 1, 1 }, inflight_bytes = { 1, 1, 1 },
+                                        capacity_bytes = 8, microbatches = 4 }
+    assert.error_matches(function() core.split({ { compiled, true }, { longer, true } }, 1, 2, 0) end,
+      "stage 2: terms of 3 atoms and 4 microbatches, expected 2 and 4")
   end)
 end)

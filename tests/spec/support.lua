@@ -3,6 +3,7 @@ local support <const> = {}
 
 --- The program under test: the one that runs the specs.
 support.program = os.getenv "TANGRAM_PROGRAM" or "build/tangram"
+if support.program:find "^[^/]" then support.program = os.getenv "PWD" .. "/" .. support.program end -- wherever a spec goes
 
 --- How often to repeat what is repeated n times in a plain run: less often under sanitizers (TANGRAM_TEST_SCALE).
 ---@param n integer

@@ -85,6 +85,10 @@ describe("wrong input", function()
     { "--precision bf16", "bf16.*t4" },
     { "--memory-margin 2", "memory_margin: got 2" },
     { "--gap 5", "gap: got 5" },
+    { "--gap -1", "gap: got %-1, expected a number from 0" },
+    { "--query-memory -.5", "query%-memory: got '%-.5', expected bytes" },
+    { "--microbatches ..", "microbatches: got '..', expected LO..HI" },
+    { "--lua-dir nowhere", "lua%-dir: nowhere: no such folder" },
     { "--exclude b", "exclude: got 'b', expected the name of a node" },
     { "--exclude a --exclude t", "leaves no node" },
     { "--parallelizer unifrom", "unknown parallelizer 'unifrom'.*did you mean 'uniform'" },
@@ -92,13 +96,36 @@ describe("wrong input", function()
     { "--prune bounds", "unknown pruning policy 'bounds'.*did you mean 'bounded'" },
     { "--set training.sequence=3", "training: sequence: unknown field" },
     { "--set parallelizer.options.max_pt=3", "max_pt: unknown field %(did you mean 'max_tp'" },
-    { "--set nonsense", "%-%-set: got 'nonsense', expected key=value" },
+    { "--set nonsense", "%-%-set: got 'nonsense', expected KEY=VALUE" },
     { "--json /nowhere/plan.json", "/nowhere/plan.json.*No such file" },
     { "--microbatchs 3", "unknown option '%-%-microbatchs'" },
   } do
     it("refuses " .. case[1], function()
       local status <const>, _, err <const> = plan(case[1])
       refused(status, err, case[2])
+    end)
+  end
+
+  for words, pattern in pairs {
+    ["plan recipes/quickstart.lua --model x"] = "%-%-model: got one beside a recipe",
+    ["plan recipes/quickstart.lua --vocab 3"] = "%-%-vocab: got one beside a recipe",
+    ["plan recipes/models/llama-3.1-8b.json"] = "llama.*json: looks like JSON, expected a recipe",
+    ["plan recipes/quickstart.lua --recipe-seconds x"] = "recipe%-seconds: got 'x', expected a number; see 'tangram plan %-%-help'",
+    ["compose --generate 1,4,2,2 --top 1e12"] = "top: got '1e12', expected a whole number up to 2147483647",
+    ["compose --generate 99999999999,4,2,2"] = "generate: got '99999999999,4,2,2', expected whole numbers",
+    ["compose --generate 1,4,2,2 --top -1"] = "top: expected 1 to 10000, got %-1",
+    ["compose --generate 1,4,x,2"] = "generate: got '1,4,x,2', expected whole numbers SEED",
+    ["compose --generate -1,4,2"] = "generate: got '%-1,4,2', expected whole numbers SEED",
+    ["compose --generate 1,4,2,2 --gap x"] = "gap: got 'x', expected a number; see",
+    ["islands --cluster x --cut-nodes 0"] = "cut%-nodes: got '0', expected a whole number of at least 1",
+    ["store prune x --unused-days -1"] = "unused%-days: got '%-1', expected a number of at least 0",
+    ["validate x --set x"] = "set: got 'x', expected KEY=VALUE",
+    ["explain x --stage x"] = "stage: got 'x', expected a whole number",
+  } do
+    it("is told with the option's name: " .. words, function()
+      local status <const>, out <const>, err <const> = support.run("tangram " .. words)
+      refused(status, err, "^tangram %l+: .*" .. pattern)
+      assert.equal("", out)
     end)
   end
 

@@ -25,10 +25,12 @@ local function rest_of(s)
 end
 
 --- The strategies of an island at one B, shared by all slices: kept in ctx.memo.
-local function catalogue(island, moe, ctx, options, repair)
+---@return table { of = function(gpus) -> { list = choices, by_degrees } }
+function priced.catalogue(slice, island, ctx, options)
+  local moe <const> = strategies.has_moe(ctx.atoms, slice.first, slice.last)
   local key <const> = moe and "moe" or "dense"
   if ctx.memo[key] then return ctx.memo[key] end
-  local asked <const> = setmetatable({ max_tp = options.max_tp, selective = false }, { __index = repair and options or plain })
+  local asked <const> = setmetatable({ max_tp = options.max_tp, selective = false }, { __index = options.repair and options or plain })
   local made <const> = { by_gpus = {}, count = 0 }
 
   --- The choices of so many GPUs, and by degrees.
@@ -41,7 +43,7 @@ local function catalogue(island, moe, ctx, options, repair)
       made.count = made.count + 1
       local rest <const> = rest_of(strategy)
       local choice <const> = { id = made.count, gpus = gpus, tp = strategy.tp, dp = strategy.dp, rest = rest, strategy = strategy,
-        memo = {}, doubled = {}, halved = {} }
+        prices = { [true] = {}, [false] = {} }, cut = {}, doubled = {}, halved = {} }
       entry.list[i], entry.by_degrees[strategy.tp .. "," .. strategy.dp .. "," .. rest] = choice, choice
     end
     return entry
@@ -62,15 +64,28 @@ local function run_starts(ctx)
   return starts
 end
 
---- One stage under a choice, and what is recomputed.
-local function price_of(choice, first, last, behind, island, ctx)
-  if not choice.whole then choice.whole = ctx.cost.terms(island, with_recompute(choice.strategy, "none"), ctx) end
-  local busy_s <const>, _, kept_bytes <const>, _, kept_fits <const> = choice.whole:price(first, last, behind, false)
-  if kept_fits then return { time_s = busy_s, recompute_s = 0, busy_s = busy_s, bytes = kept_bytes, recompute = "none" } end
-  local time_s, _, bytes, count <const>, fits <const> = choice.whole:price(first, last, behind, true)
+--- Atoms first..last, or where they start a run of equal atoms: the same stage wherever it lies.
+function priced.foremost(first, last, ctx)
+  local start <const> = run_starts(ctx)[last]
+  if start <= first then return start, last - first + start end
+  return first, last
+end
+
+--- The terms of a choice that recomputes so; made once.
+function priced.terms(choice, recompute, island, ctx)
+  if not choice[recompute] then choice[recompute] = ctx.cost.terms(island, with_recompute(choice.strategy, recompute), ctx) end
+  return choice[recompute]
+end
+
+--- One stage under a choice, and what is recomputed: as little as fits or, where memory is ample, nothing.
+local function price_of(choice, first, last, behind, ample, island, ctx)
+  local whole <const> = priced.terms(choice, "none", island, ctx)
+  local busy_s <const>, _, kept_bytes <const>, _, kept_fits <const> = whole:price(first, last, behind, false)
+  if ample or kept_fits then return { time_s = busy_s, recompute_s = 0, busy_s = busy_s, bytes = kept_bytes, recompute = "none" } end
+  local time_s, _, bytes, count <const>, fits <const> = whole:price(first, last, behind, true)
   local recompute = count > 0 and { kind = "full", layers = count } or "none"
-  choice.core = choice.core or ctx.cost.terms(island, with_recompute(choice.strategy, "selective"), ctx)
-  local core_s <const>, _, core_bytes <const>, _, core_fits <const> = choice.core:price(first, last, behind, false)
+  local core_s <const>, _, core_bytes <const>, _, core_fits <const> =
+    priced.terms(choice, "selective", island, ctx):price(first, last, behind, false)
   if core_fits and (not fits or core_s <= time_s) then time_s, bytes, recompute = core_s, core_bytes, "selective" end
   return { time_s = time_s, recompute_s = time_s - busy_s, busy_s = busy_s, bytes = bytes, recompute = recompute }
 end
@@ -80,16 +95,17 @@ end
 ---@param island tangram.Island
 ---@param ctx table
 ---@param options table the adapter's
+---@param ample boolean? as if memory were ample and nothing stood behind, whatever there is
 ---@return table space
-function priced.space(slice, island, ctx, options)
-  local atoms <const>, offset <const>, samples <const>, starts <const> = ctx.atoms, slice.first - 1, ctx.samples, run_starts(ctx)
-  local moe <const> = strategies.has_moe(atoms, slice.first, slice.last)
-  local known <const> = catalogue(island, moe, ctx, options, options.repair)
+function priced.space(slice, island, ctx, options, ample)
+  local atoms <const>, offset <const>, samples <const> = ctx.atoms, slice.first - 1, ctx.samples
+  local known <const> = priced.catalogue(slice, island, ctx, options)
+  ample = ample == true
   local most_behind <const>, power = ctx.microbatches - 1, 1 -- more stages behind hold no more microbatches
   while 2 * power <= min(options.max_stage_gpus, island.gpus_per_node) do power = 2 * power end
   local space <const> = {
     count = #slice, gpus = island.gpus, gpus_per_node = island.gpus_per_node, sizes = { samples }, microbatches = { ctx.microbatches },
-    capacity_bytes = ctx.capacity_bytes, successors = ctx.successors,
+    capacity_bytes = ample and math.huge or ctx.capacity_bytes, successors = ample and 0 or ctx.successors, recut_later = ample,
     max_stage_gpus = options.repair and island.gpus or power, any_gpus = options.repair,
   }
 
@@ -105,16 +121,14 @@ function priced.space(slice, island, ctx, options)
   function space.choices(_, gpus) return known.of(gpus).list end
 
   function space.price(choice, first, last, behind)
-    first, last = first + offset, last + offset
+    first, last = priced.foremost(first + offset, last + offset, ctx)
     if behind > most_behind then behind = most_behind end
-    -- equal atoms behind others: the same stage wherever it lies
-    local start <const> = starts[last]
-    if start <= first then first, last = start, last - first + start end
     local key <const> = ((first << 16) | last) << 16 | behind
-    local price = choice.memo[key]
+    local prices <const> = choice.prices[ample]
+    local price = prices[key]
     if not price then
-      price = price_of(choice, first, last, behind, island, ctx)
-      choice.memo[key] = price
+      price = price_of(choice, first, last, behind, ample, island, ctx)
+      prices[key] = price
     end
     return price
   end

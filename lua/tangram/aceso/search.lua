@@ -8,12 +8,12 @@ local search <const> = {}
 
 local better <const> = configuration.better
 
-local FEWEST <const> = 8 -- evaluations that the smallest slice gets
+local FEWEST <const> = 5 -- evaluations that the smallest slice gets
 
 --- The option fields, for the adapter's schema.
 search.options = {
   evaluations = { type = "number", default = 0.4, above = 0,
-    doc = "configurations measured for each number of stages: so many for each of the model's atoms; slices their share, or 8" },
+    doc = "configurations measured for each number of stages: so many for each of the model's atoms; slices their share, or 5" },
   moves = { type = "number", default = 1.2, min = 1, doc = "moves tried for each of them: most lead to what is known" },
   max_trials = { type = "integer", default = 100, min = 1, doc = "trials for each number of stages" },
   patience = { type = "integer", default = 20, min = 1,
@@ -40,6 +40,7 @@ local function visit(state, c)
   state.evaluated = state.evaluated + 1
   if not c.total_s then configuration.measure(state.space, c) end
   state.known[c.key] = c
+  state.seen[#state.seen + 1] = c
   if state.best_s == math.huge or c.total_s < state.options.pool_factor * state.best_s then state.pool[#state.pool + 1] = c end
   return c
 end
@@ -171,7 +172,8 @@ end
 ---@param atoms integer of the whole model
 ---@param share number of the whole model's work, by which evaluations and patience are cut
 ---@return table? best the configuration that takes least, or nil if none fits
----@return table? counts { evaluated, explored, trials, trajectory = { { evaluated, total_s } … }, short = c that fits least badly }
+---@return table? counts { evaluated, explored, trials, trajectory = { { evaluated, total_s, explored } … }, least = c that fits least
+--- badly, seen = all measured, in order }
 function search.run(space, stages, options, atoms, share)
   local start <const> = configuration.balanced(space, stages)
   if not start then return nil, nil end
@@ -179,7 +181,7 @@ function search.run(space, stages, options, atoms, share)
   local state <const> = {
     space = space, options = options, evaluations = share_of(options.evaluations * atoms, FEWEST), evaluated = 0, explored = 0, order = 0,
     best_s = math.huge,
-    visited = {}, known = {}, taken = {}, pool = {}, explored_list = {},
+    visited = {}, known = {}, seen = { start }, taken = {}, pool = {}, explored_list = {},
   }
   local counts <const> = { trajectory = {} }
   local best, least
@@ -188,7 +190,7 @@ function search.run(space, stages, options, atoms, share)
     if c.fits and c.total_s < state.best_s then
       state.best_s = c.total_s
       -- the search goes on from c itself: what is polished is hard to leave
-      local polished <const> = options.repair and polish(space, c) or c
+      local polished <const> = options.repair and not space.recut_later and polish(space, c) or c
       if better(polished, best) then best = polished end
       counts.trajectory[#counts.trajectory + 1] = { state.evaluated, c.total_s, state.explored }
     end
@@ -197,7 +199,9 @@ function search.run(space, stages, options, atoms, share)
   note(c)
   local accepted = c
   local trials, idle = 0, 0
-  while trials < options.max_trials and idle < share_of(options.patience, 1) and not spent(state) do
+  -- where only GPUs are asked for and none can be traded, the start is all there is
+  local most_trials <const> = space.recut_later and not primitives.trades(state, c) and 0 or options.max_trials
+  while trials < most_trials and idle < share_of(options.patience, 1) and not spent(state) do
     trials, idle = trials + 1, idle + 1
     local new <const> = trial(state, c, again)
     local improves <const> = new and (new.fits and new.total_s < state.best_s or not accepted.fits and new.bytes < accepted.bytes)
@@ -210,7 +214,7 @@ function search.run(space, stages, options, atoms, share)
       if not c then break end
     end
   end
-  counts.evaluated, counts.explored, counts.trials, counts.least = state.evaluated, state.explored, trials, least
+  counts.evaluated, counts.explored, counts.trials, counts.least, counts.seen = state.evaluated, state.explored, trials, least, state.seen
   return best, counts
 end
 

@@ -1,5 +1,5 @@
 --- `tangram adapter`: lists parallelizers and their options, starts a new one, checks one.
-local core <const> = require "tangram.core"
+local files <const> = require "tangram.files"
 local loader <const> = require "tangram.loader"
 local options <const> = require "tangram.cli.options"
 local schema <const> = require "tangram.schema"
@@ -7,17 +7,18 @@ local schema <const> = require "tangram.schema"
 local function make_parser()
   local parser <const> = options.parser("tangram adapter", "List, describe, start and check parallelizers.",
     "tangram adapter new mine && tangram adapter check mine.lua")
-  parser:command_target "command"
-  parser:require_command(true)
-  parser:command("list", "names and descriptions of the parallelizers that are found")
-  parser:command("show", "one parallelizer's options"):argument("adapter", "a name or the path of a .lua file")
-  local new <const> = parser:command("new", "write NAME.lua here, a commented adapter that works as it stands")
-  new:argument("name", "letters, digits, _ and -")
-  local check <const> = parser:command("check", "run the conformance suite")
+  options.command(parser, "list", "names and descriptions of the parallelizers that are found", "tangram adapter list")
+  options.command(parser, "show", "one parallelizer's options", "tangram adapter show exact")
+    :argument("adapter", "a name or the path of a .lua file")
+  options.command(parser, "new", "write NAME.lua here, a commented adapter that works as it stands", "tangram adapter new mine")
+    :argument("name", "letters, digits, _ and -")
+  local check <const> = options.command(parser, "check", "run the conformance suite",
+    "tangram adapter check mine.lua --option max_tp=4")
   check:argument("adapter", "a name or the path of a .lua file")
-  check:option("--option", "NAME=VALUE of the adapter's options (may be repeated)"):count "*"
-  check:option("--cost", "cost model: a name or a path"):default "analytic"
-  parser:option("--lua-dir", "look for adapters and cost models here first")
+  check:option("--option", "one of the adapter's options (may be repeated)"):argname "NAME=VALUE":count "*"
+  check:option("--cost", "cost model: a name or a path"):argname "NAME":default "analytic"
+  check:option("--query-seconds", "limit of one question"):argname "SECONDS":default "10":convert(options.number("--query-seconds", 0.001))
+  parser:option("--lua-dir", "look for adapters and cost models here first"):argname "DIR"
   return parser
 end
 
@@ -49,7 +50,7 @@ local function new(args)
     there:close()
     error(path .. ": is there already, expected a new name", 0)
   end
-  options.write(path, (require("tangram.cli.adapter_template"):gsub("@NAME@", name)))
+  files.write(path, (require("tangram.cli.adapter_template"):gsub("@NAME@", name)))
   print(("%s is written; next: tangram adapter check %s"):format(path, path))
   return 0
 end
@@ -57,29 +58,27 @@ end
 local function check(args)
   local values <const> = {}
   for _, word in ipairs(args.option) do
-    local name <const>, text <const> = word:match "^([%w_]+)=(.*)$"
-    if not name then error(("--option: got '%s', expected NAME=VALUE"):format(word), 0) end
-    local value <const>, why <const> = core.json_decode(text)
-    values[name] = why and text or value
+    local name <const>, value <const> = options.assignment("--option", word)
+    values[name] = value
   end
-  local report <const> = require("tangram.conformance").check({ name = args.adapter, options = values }, args.cost)
+  local conformance <const> = require "tangram.conformance"
+  local report <const> = conformance.check({ name = args.adapter, options = values }, args.cost, args.query_seconds)
+  local unjudged = 0
+  print(report.path)
   for _, result in ipairs(report.results) do
-    print(("%-6s  %-12s  %s"):format(result.why and "FAILED" or "ok", result.name, result.why or result.what))
+    unjudged = unjudged + (result.unjudged and 1 or 0)
+    print(conformance.line(result))
   end
   for _, note in ipairs(report.notes) do print("note    " .. note) end
-  print(("%d passed, %d failed; %d questions asked"):format(#report.results - report.failed, report.failed, report.answers))
+  print(("%d passed, %d failed%s; %d questions asked"):format(#report.results - report.failed - unjudged, report.failed,
+    unjudged > 0 and (", %d not judged until the first holds"):format(unjudged) or "", report.answers))
   return report.failed > 0 and 1 or 0
 end
 
 local commands <const> = { list = list, show = show, new = new, check = check }
 
-return {
-  summary = "list and describe parallelizers, start a new one, check one",
-  run = function(words)
-    return options.guard("tangram adapter", function()
-      local args <const> = options.parse(make_parser(), words)
-      if args.lua_dir then loader.add_place(args.lua_dir) end
-      return commands[args.command](args)
-    end)
-  end,
-}
+return options.entry("tangram adapter", "list and describe parallelizers, start a new one, check one", function(words)
+  local args <const> = options.parse(make_parser(), words)
+  options.use_lua_dir(args)
+  return commands[args.command](args)
+end)

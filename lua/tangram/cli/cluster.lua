@@ -1,20 +1,21 @@
 --- `tangram cluster show`: a cluster's description with the catalogue's figures filled in; `import`: made from what tools print.
 local cluster <const> = require "tangram.cluster"
 local cluster_json <const> = require "tangram.input.cluster_json"
+local files <const> = require "tangram.files"
 local import <const> = require "tangram.cli.cluster_import"
+local options <const> = require "tangram.cli.options"
 local units <const> = require "tangram.units"
 
-local function parser()
-  local p <const> = require "argparse" ("tangram cluster", "Make a cluster file, or show a cluster as the planner sees it.",
-    "Example: tangram cluster show cluster.json\n" ..
-    "         tangram cluster show cluster.json --json -     (a full tangram.cluster/1, every figure written out)")
-  local show <const> = p:command("show", "print nodes, links and where the figures come from",
-    "Example: tangram cluster show cluster.json --json -")
+local function make_parser()
+  local parser <const> = options.parser("tangram cluster", "Make a cluster file, or show a cluster as the planner sees it.",
+    "tangram cluster show cluster.json")
+  local show <const> = options.command(parser, "show", "print nodes, links and where the figures come from",
+    "tangram cluster show cluster.json\n"
+    .. "tangram cluster show cluster.json --json -     (a full tangram.cluster/1, every figure written out)")
   show:argument("file", "a tangram.cluster/1 file, or a Lua file that returns such a table")
   show:option("--json", "write the full description as JSON to FILE, - for standard output"):argname "FILE"
-  import.define(p)
-  p:require_command(true)
-  return p
+  import.define(parser)
+  return parser
 end
 
 local function rate_text(rate)
@@ -66,25 +67,19 @@ local function print_description(description)
 end
 
 local function show(args)
+  local piped <const> = options.outputs(args, "json")
   local description <const> = cluster_json.read(args.file)
   local built <const>, why <const> = cluster.build(description) -- the engine's checks: links missing or given twice
   if not built then error(args.file .. ": " .. why, 0) end
-  if args.json ~= "-" then print_description(description) end
-  if args.json then
-    local file <const> = args.json == "-" and io.stdout or assert(io.open(args.json, "wb"))
-    file:write(cluster.to_json(description))
-    if file ~= io.stdout then file:close() end
-  end
+  if args.json then files.write(args.json, cluster.to_json(description)) end
+  if not piped then print_description(description) end
 end
 
-return {
-  summary = "make a cluster file from what tools print (import), or show one with the catalogue's figures filled in",
-  run = function(arguments)
-    local ok <const>, args = parser():pparse(arguments)
-    local done, why = false, args
-    if ok then done, why = pcall(args.import and import.run or show, args) end
-    if done then return 0 end
-    io.stderr:write("tangram cluster: ", (tostring(why):gsub("\n", "; ")), "\n")
-    return 2
-  end,
-}
+local commands <const> = { show = show, import = import.run }
+
+return options.entry("tangram cluster",
+  "make a cluster file from what tools print (import), or show one with the catalogue's figures filled in",
+  function(words)
+    local args <const> = options.parse(make_parser(), words)
+    commands[args.command](args)
+  end)

@@ -1,14 +1,15 @@
 --- `tangram cluster import`: what tools, schedulers and launchers say about a cluster, as one tangram.cluster/1.
 local cluster <const> = require "tangram.cluster"
-local core <const> = require "tangram.core"
+local files <const> = require "tangram.files"
 local hostlist <const> = require "tangram.input.hostlist"
 local join <const> = require "tangram.input.join"
 local kinds <const> = require "tangram.input.kinds"
 local options <const> = require "tangram.cli.options"
 
 local LARGEST <const> = 32 << 20 -- bytes of a file
+local PRINTED <const> = "what a tool prints about one cluster"
 
---- The kinds of files, a line each, for help.
+--- The kinds of files, a line each, for the help.
 local function kinds_text()
   local lines <const> = {}
   for _, module in ipairs(kinds) do
@@ -23,9 +24,9 @@ local import <const> = {}
 --- Adds the command to the parser of `tangram cluster`.
 ---@param parser table of argparse
 function import.define(parser)
-  local command <const> = parser:command("import", "make a cluster file from what tools and schedulers print", kinds_text()
-    .. "\n\nExample: tangram cluster import --node a1 topo.txt gpus.csv --node 'v[1-2]' v.txt --bytes-per-s '12 GB/s' -o cluster.json\n"
-    .. "         tangram cluster import nodes.txt --gpu-type a100=a100-sxm4-80 --bytes-per-s ib-hdr -o cluster.json")
+  local command <const> = options.command(parser, "import", "make a cluster file from what tools and schedulers print",
+    "tangram cluster import --node a1 topo.txt gpus.csv --node 'v[1-2]' v.txt --bytes-per-s '12 GB/s' -o cluster.json\n"
+    .. "tangram cluster import nodes.txt --gpu-type a100=a100-sxm4-80 --bytes-per-s ib-hdr -o cluster.json", kinds_text())
   command:argument("files", "files that name their nodes, or of the one node"):args "*"
   command:option("--node", "the files that follow NAME are of this node; NAME may be a list of alike ones, 'a[1-4]'"):args "2+"
     :count "*":argname { "NAME", "FILE", "FILE" }
@@ -37,25 +38,13 @@ function import.define(parser)
     .. "block=RATE by the topology; A,B=RATE between two; inside=RATE or NODE=RATE within nodes"):count "*":argname "[WHERE=]RATE"
   command:option("--include", "plan with these nodes whatever their state, e.g. 'cn[8-9]'"):count "*":argname "NODES"
   command:option("--only", "plan with these nodes alone, e.g. 'gpu[001-064]'"):count "*":argname "NODES"
-  command:option("-o --output", "where the cluster goes, - for standard output"):default "-":argname "FILE"
+  command:option("-o", "where the cluster goes, - for standard output"):hidden_name "--output":target "output":default "-"
+    :argname "FILE"
   command:flag("--quiet", "no notes on standard error")
 end
 
---- The text of a file that is no larger than any of the kinds; raises one line.
-local function read_file(path)
-  if path == "-" then return options.read(path) end
-  local file <close>, why <const> = io.open(path, "rb")
-  if not file then error(why .. ", expected a readable file", 0) end
-  local text <const> = file:read(LARGEST + 1)
-  if not text and not file:read(0) and file:seek "end" ~= 0 then error(path .. ": is a folder, expected a file", 0) end
-  if text and #text > LARGEST then
-    error(("%s: more than %d MiB, expected what a tool prints about one cluster"):format(path, LARGEST >> 20), 0)
-  end
-  return text or ""
-end
-
 local function read_source(path, node, from)
-  local facts <const>, why <const> = kinds.read(read_file(path), from)
+  local facts <const>, why <const> = kinds.read(files.read(path, LARGEST, PRINTED), from)
   if not facts then error(("%s: %s"):format(path, why), 0) end
   return { path = path, facts = facts, node = node }
 end
@@ -80,9 +69,8 @@ end
 --- The GPU types of a cluster file, or of a table that has them alone.
 local function own_types(path)
   if not path then return {} end
-  local value <const>, why <const> = core.json_decode(read_file(path))
-  if value == nil then error(path .. ":" .. why, 0) end
-  if type(value) ~= "table" or type(value.gpus) ~= "table" then error(path .. ": gpus: missing, expected GPU types by name", 0) end
+  local value <const> = files.table(path, "a cluster file")
+  if type(value.gpus) ~= "table" then error(path .. ": gpus: missing, expected GPU types by name", 0) end
   return value.gpus
 end
 
@@ -116,6 +104,7 @@ end
 --- Runs the command; raises one line for bad input.
 ---@param args table of argparse
 function import.run(args)
+  options.outputs(args, "output")
   local sources <const> = {}
   for _, path in ipairs(args.files) do sources[#sources + 1] = read_source(path, nil, args.from) end
   for _, words in ipairs(args.node) do
@@ -133,7 +122,7 @@ function import.run(args)
     for _, note in ipairs(notes) do io.stderr:write("note: ", note, "\n") end
     io.stderr:write(summary(description), "\n")
   end
-  options.write(args.output, cluster.to_json(description))
+  files.write(args.output, cluster.to_json(description))
 end
 
 return import

@@ -1,5 +1,6 @@
 --- `tangram compare`: parallelizers side by side, under the same cost model, composition and simulation.
 local core <const> = require "tangram.core"
+local files <const> = require "tangram.files"
 local grid <const> = require "tangram.report.grid"
 local loader <const> = require "tangram.loader"
 local options <const> = require "tangram.cli.options"
@@ -12,7 +13,8 @@ local function make_parser()
     "tangram compare recipes/quickstart.lua --with exact,uniform,alpa --microbatches 32")
   recipes.add(parser)
   parser:option("--with", "parallelizers, with commas: names or paths; 'recipe' is the recipe's own, with its options")
-  parser:option("--json", "write the rows (- for standard output)")
+    :argname "A,B,…"
+  parser:option("--json", "write the rows (- for standard output)"):argname "FILE"
   return parser
 end
 
@@ -57,16 +59,14 @@ end
 
 local function run(words)
   local args <const> = recipes.parse(make_parser(), words)
+  local piped <const> = options.outputs(args, "json")
   local rows <const> = rows_of(names_of(args.with), recipes.spec(args))
-  if args.json then options.write(args.json, variants.encode(rows)) end
-  if args.json ~= "-" then io.stdout:write(table_of(rows)) end
+  if args.json then files.write(args.json, variants.encode(rows)) end
+  if not piped then io.stdout:write(table_of(rows)) end
   for _, row in ipairs(rows) do
     if row.time_s then return 0 end
   end
   return 3
 end
 
-return {
-  summary = "plan with several parallelizers, side by side",
-  run = function(words) return options.guard("tangram compare", function() return run(words) end) end,
-}
+return options.entry("tangram compare", "plan with several parallelizers, side by side", run)

@@ -1,33 +1,31 @@
 --- `tangram compose`: solves a bare composition problem (tangram.instance/1).
 local core <const> = require "tangram.core"
+local files <const> = require "tangram.files"
+local options <const> = require "tangram.cli.options"
 
-local function parser()
-  local p <const> = require "argparse" ("tangram compose", "Compose partial plans into the best pipeline.",
-    "Example: tangram compose problem.json --gap 0 --top 3 --json -\n" ..
-    "         tangram compose --generate 1,42,4,4     (seed, atoms, islands, plans a pair[, kinds of islands])\n" ..
-    "         tangram compose --generate 1,42,4,4 --write problem.json")
-  p:argument("file", "a tangram.instance/1 file, - for standard input"):args "?"
-  p:option("--generate", "compose a random instance: SEED,ATOMS,ISLANDS,VARIANTS[,KINDS]")
-  p:option("--write", "write the generated instance to FILE, - for standard output, and don't compose it"):argname "FILE"
-  p:option("--objective"):choices { "simulated", "paper" }:default "simulated"
-  p:option("--p2p"):choices { "overlapped", "blocking" }:default "overlapped"
-  p:option("--warmup"):choices { "1f1b", "auto" }:default "1f1b"
-  p:option("--gap", "fraction by which the answer may miss the optimum; 0 is exact"):convert(tonumber):default "0.005"
-  p:option("--time-limit", "seconds"):convert(tonumber)
-  p:option("--top", "how many sequences to list"):convert(math.tointeger):default "1"
-  p:option("--json", "write the result as JSON to FILE, - for standard output"):argname "FILE"
-  p:flag("--stats", "with effort and time of the search")
-  return p
+local function make_parser()
+  local parser <const> = options.parser("tangram compose", "Compose partial plans into the best pipeline.",
+    "tangram compose problem.json --gap 0 --top 3 --json -\n"
+    .. "tangram compose --generate 1,42,4,4     (seed, atoms, islands, plans a pair[, kinds of islands])\n"
+    .. "tangram compose --generate 1,42,4,4 --write problem.json")
+  parser:argument("file", "a tangram.instance/1 file, - for standard input"):args "?"
+  parser:option("--generate", "compose a random instance"):argname "SEED,ATOMS,ISLANDS,VARIANTS[,KINDS]"
+  parser:option("--write", "write the generated instance to FILE, - for standard output, and don't compose it"):argname "FILE"
+  parser:option("--objective"):choices { "simulated", "paper" }:default "simulated"
+  parser:option("--p2p"):choices { "overlapped", "blocking" }:default "overlapped"
+  parser:option("--warmup"):choices { "1f1b", "auto" }:default "1f1b"
+  parser:option("--gap", "fraction by which the answer may miss the optimum; 0 is exact"):argname "G"
+    :convert(options.number "--gap"):default "0.005"
+  parser:option("--time-limit", "seconds"):argname "S":convert(options.number "--time-limit")
+  parser:option("--top", "how many sequences to list"):argname "N":convert(options.whole "--top"):default "1"
+  parser:option("--json", "write the result as JSON to FILE, - for standard output"):argname "FILE"
+  parser:flag("--stats", "with effort and time of the search")
+  return parser
 end
 
 local key_order <const> = {
   "sequence", "time_s", "bound_s", "gap", "proved", "paper_s", "warmup", "top", "stopped", "stats", "labels", "simulated", "compose_s",
 }
-
-local function fail(status, message)
-  io.stderr:write("tangram compose: ", message, "\n")
-  return status
-end
 
 --- Plan indices count from 0 in files.
 local function from_zero(sequence)
@@ -47,45 +45,29 @@ local function to_file(result, with_stats)
   }
 end
 
---- The numbers of --generate, or nil, why.
-local function numbers_of(args)
-  local numbers <const> = {}
-  for field in (args.generate .. ","):gmatch "([^,]*)," do
-    numbers[#numbers + 1] = math.tointeger(field) or -1
-  end
-  if #numbers < 4 or #numbers > 5 then
-    return nil, "--generate: expected SEED,ATOMS,ISLANDS,VARIANTS[,KINDS], got '" .. args.generate .. "'"
+--- The numbers of --generate.
+local function numbers_of(text)
+  local numbers <const>, read <const> = {}, options.whole "--generate"
+  for field in (text .. ","):gmatch "([^,]*)," do numbers[#numbers + 1] = read(field) end
+  local _, commas <const> = text:gsub(",", "")
+  if #numbers ~= commas + 1 or #numbers < 4 or #numbers > 5 then
+    error(("--generate: got '%s', expected whole numbers SEED,ATOMS,ISLANDS,VARIANTS[,KINDS]"):format(text), 0)
   end
   return numbers
 end
 
---- Writes the generated instance; the exit status.
+--- Writes the generated instance.
 local function write(args)
-  local numbers <const>, refused <const> = numbers_of(args)
-  if not numbers then return fail(2, refused) end
-  local text <const>, why <const> = core.generate(table.unpack(numbers))
-  if not text then return fail(2, why) end
-  if args.write == "-" then
-    print(text)
-    return 0
-  end
-  local file <close>, unwritable <const> = io.open(args.write, "wb")
-  if not file then return fail(2, unwritable) end
-  file:write(text, "\n")
-  return 0
+  local text <const>, why <const> = core.generate(table.unpack(numbers_of(args.generate)))
+  if not text then error("--generate: " .. why, 0) end
+  files.write(args.write, text .. "\n")
 end
 
---- The instance as core.compose takes it, or nil, why.
+--- The instance as core.compose takes it, and where it comes from.
 local function instance_of(args)
-  if args.generate then
-    local numbers <const>, refused <const> = numbers_of(args)
-    if not numbers then return nil, refused end
-    return { seed = numbers[1], atoms = numbers[2], islands = numbers[3], variants = numbers[4], kinds = numbers[5] }
-  end
-  if args.file == "-" then return io.read "a" end
-  local file <close>, why <const> = io.open(args.file, "rb")
-  if not file then return nil, why end
-  return file:read "a" or nil, args.file .. ": not a readable file"
+  if not args.generate then return files.read(args.file), args.file end
+  local numbers <const> = numbers_of(args.generate)
+  return { seed = numbers[1], atoms = numbers[2], islands = numbers[3], variants = numbers[4], kinds = numbers[5] }, "--generate"
 end
 
 local function print_summary(result)
@@ -96,38 +78,29 @@ local function print_summary(result)
   end
 end
 
-return {
-  summary = "compose partial plans (tangram.instance/1) into the best pipeline",
-  run = function(arguments)
-    local ok <const>, args = parser():pparse(arguments)
-    if not ok then return fail(2, tostring(args)) end
-    if (args.file == nil) == (args.generate == nil) then return fail(2, "expected either a file or --generate (see --help)") end
-    if args.write and not args.generate then return fail(2, "--write goes with --generate (see --help)") end
-    if args.write then return write(args) end
-    local instance <const>, unreadable <const> = instance_of(args)
-    if not instance then return fail(2, unreadable) end
-    local result <const>, why <const> = core.compose(instance, {
-      objective = args.objective, p2p = args.p2p, warmup = args.warmup, gap = args.gap, time_limit_s = args.time_limit, top = args.top,
-    })
-    if not result then return fail(2, (args.file and args.file .. ": " or "") .. why) end
-    if not result.found then
-      if result.stopped then return fail(4, "stopped before any sequence was found") end
-      return fail(3, "no feasible sequence covers the atoms")
-    end
-    if result.stopped then io.stderr:write("tangram compose: stopped early (", result.stopped, ")\n") end
-    if args.json == "-" then
-      print((core.json_encode(to_file(result, args.stats), key_order)))
-    else
-      print_summary(result)
-      if args.stats then
-        print(("%d labels, %d simulated, %.6g s"):format(result.labels, result.simulated, result.compose_s))
-      end
-    end
-    if args.json and args.json ~= "-" then
-      local file <close>, refused <const> = io.open(args.json, "wb")
-      if not file then return fail(2, refused) end
-      file:write((core.json_encode(to_file(result, args.stats), key_order)), "\n")
-    end
-    return 0
-  end,
-}
+local function run(words)
+  local args <const> = options.parse(make_parser(), words)
+  if (args.file == nil) == (args.generate == nil) then error("expected either a file or --generate (see --help)", 0) end
+  if args.write and not args.generate then error("--write goes with --generate (see --help)", 0) end
+  local piped <const> = options.outputs(args, "json", "write")
+  if args.write then return write(args) end
+  local instance <const>, where <const> = instance_of(args)
+  local result <const>, why <const> = core.compose(instance, {
+    objective = args.objective, p2p = args.p2p, warmup = args.warmup, gap = args.gap, time_limit_s = args.time_limit, top = args.top,
+  })
+  if not result then error(files.at(where, why), 0) end
+  if not result.found then
+    io.stderr:write("tangram compose: ", result.stopped and "stopped before any sequence was found"
+      or "no feasible sequence covers the atoms", "\n")
+    return result.stopped and 4 or 3
+  end
+  if result.stopped then io.stderr:write("tangram compose: stopped early (", result.stopped, ")\n") end
+  if args.json then files.write(args.json, core.json_encode(to_file(result, args.stats), key_order)) end
+  if piped then return end
+  print_summary(result)
+  if args.stats then
+    print(("%d labels, %d simulated, %.6g s"):format(result.labels, result.simulated, result.compose_s))
+  end
+end
+
+return options.entry("tangram compose", "compose partial plans (tangram.instance/1) into the best pipeline", run)

@@ -1,5 +1,4 @@
 --- `tangram explain`: where a plan's seconds and bytes go.
-local core <const> = require "tangram.core"
 local options <const> = require "tangram.cli.options"
 
 local function make_parser()
@@ -7,17 +6,13 @@ local function make_parser()
     "Show where the seconds and bytes of a plan's stages go, by term, with the formula and the constants behind it.",
     "tangram explain plan.json --stage 2")
   parser:argument("plan", "a tangram.plan/1 file (- for standard input)")
-  parser:option("--stage", "one stage alone, counted from 1"):argname "N":convert(math.tointeger)
+  parser:option("--stage", "one stage alone, counted from 1"):argname "N":convert(options.whole "--stage")
   return parser
 end
 
 local function run(words)
   local args <const> = options.parse(make_parser(), words)
-  local text <const> = options.read(args.plan)
-  local plan <const>, why <const> = core.json_decode(text)
-  if why then error(args.plan .. ":" .. why, 0) end
-  local right <const>, wrong <const> = core.plan_check(text)
-  if not right then error(("%s: %s"):format(args.plan, wrong), 0) end
+  local plan <const> = options.plan(args.plan)
   if args.stage and (args.stage < 1 or args.stage > #plan.stages) then
     error(("--stage: got %d, expected 1 to %d"):format(args.stage, #plan.stages), 0)
   end
@@ -25,7 +20,4 @@ local function run(words)
   return 0
 end
 
-return {
-  summary = "show where a plan's seconds and bytes go",
-  run = function(words) return options.guard("tangram explain", function() return run(words) end) end,
-}
+return options.entry("tangram explain", "show where a plan's seconds and bytes go", run)

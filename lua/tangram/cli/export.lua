@@ -1,5 +1,4 @@
 --- `tangram export`: a plan as a runtime's configuration and launch scripts, or why the runtime can't run it.
-local core <const> = require "tangram.core"
 local options <const> = require "tangram.cli.options"
 
 local function make_parser()
@@ -8,7 +7,7 @@ local function make_parser()
     "tangram export plan.json --to megatron -o run")
   parser:argument("plan", "a tangram.plan/1 file (- for standard input)"):args "?"
   parser:option("--to", "the runtime (--list names them)"):argname "RUNTIME"
-  parser:option("-o --output", "the folder to make"):argname "DIR"
+  parser:option("-o", "the folder to make"):hidden_name "--output":target "output":argname "DIR"
   parser:option("--runtime-version", "the runtime's version, where they differ"):argname "V"
   parser:option("--set", "an option of the exporter, as JSON or text"):argname "KEY=VALUE":count "*"
   parser:flag("--list", "list the runtimes with their versions and options")
@@ -25,11 +24,7 @@ local function list()
 end
 
 local function read_plan(path)
-  local text <const> = options.read(path)
-  local plan <const>, why <const> = core.json_decode(text)
-  if why then error(path .. ":" .. why, 0) end
-  local right <const>, wrong <const> = core.plan_check(text)
-  if not right then error(("%s: %s"):format(path, wrong), 0) end
+  local plan <const> = options.plan(path)
   require("tangram.report.fields").check(plan, path)
   return plan
 end
@@ -58,7 +53,4 @@ local function run(words)
   return 0
 end
 
-return {
-  summary = "write a plan as a runtime's configuration and launch scripts",
-  run = function(words) return options.guard("tangram export", function() return run(words) end) end,
-}
+return options.entry("tangram export", "write a plan as a runtime's configuration and launch scripts", run)

@@ -1,12 +1,12 @@
---- The program's entry: finds the command and runs it. A command is a file of this folder that returns
---- `{ summary = "…", run = function(args) -> exit status }`.
+--- The program's entry: finds the command and runs it. A command is a file of this folder that returns what
+--- `options.entry` makes.
 local commands <const> = {
   "plan", "compare", "islands", "compose", "simulate", "explain", "validate", "calibrate", "report", "export", "cluster",
   "model", "adapter", "store", "run", "repl", "version",
 }
 
 local function usage(out)
-  out:write("usage: tangram COMMAND [OPTION ...]   (tangram COMMAND --help for one command)\n\n")
+  out:write("Usage: tangram COMMAND [OPTION ...]   (tangram COMMAND --help for one command)\n\n")
   for _, name in ipairs(commands) do
     out:write(("  %-10s %s\n"):format(name, require("tangram.cli." .. name).summary))
   end
@@ -31,7 +31,11 @@ end
 ---@return integer exit status
 return function(program_dir, install_dir)
   require("tangram.loader").set_places { program_dir or install_dir, install_dir }
-  local name <const> = arg[1]
+  local name, words = arg[1], { table.unpack(arg, 2) }
+  if name == "help" and words[1] then -- `help cluster import` is `cluster import --help`
+    name = table.remove(words, 1)
+    words[#words + 1] = "--help"
+  end
   if not name or name == "help" or name == "--help" or name == "-h" then
     usage(name and io.stdout or io.stderr)
     return name and 0 or 2
@@ -39,7 +43,7 @@ return function(program_dir, install_dir)
     return require("tangram.cli.version").run {}
   end
   for _, command in ipairs(commands) do
-    if command == name then return require("tangram.cli." .. name).run { table.unpack(arg, 2) } end
+    if command == name then return require("tangram.cli." .. name).run(words) end
   end
   local file <const> = io.open(name, "r")
   if file then

@@ -1,6 +1,7 @@
 --- `tangram islands`: the fewest islands of a cluster, and why nodes are apart.
 local cluster_json <const> = require "tangram.input.cluster_json"
 local core <const> = require "tangram.core"
+local files <const> = require "tangram.files"
 local islands <const> = require "tangram.islands"
 local options <const> = require "tangram.cli.options"
 local units <const> = require "tangram.units"
@@ -8,35 +9,27 @@ local units <const> = require "tangram.units"
 local KEYS <const> = { "islands", "name", "nodes", "gpus", "gpu", "proved_fewest", "apart", "constraint", "why" }
 local SHOWN <const> = 40 -- pairs; a cluster of 40 unlike nodes has 780
 
-local function numbers(text)
-  local list <const> = {}
-  for word in (text .. ","):gmatch "([^,]*)," do
-    local x <const> = tonumber(word)
-    if not x or x ~= x or x < 0 then return nil, ("expected three numbers of at least 0, EC,EM,EI, got '%s'"):format(text) end
-    list[#list + 1] = x
-  end
-  if #list ~= 3 then return nil, ("expected three numbers, EC,EM,EI, got '%s'"):format(text) end
-  return list
+local function tolerance(text)
+  local list <const>, read <const> = {}, options.number("--tolerance", 0)
+  for word in (text .. ","):gmatch "([^,]*)," do list[#list + 1] = read(word) end
+  if #list == 3 then return list end
+  return nil, ("--tolerance: got '%s', expected three numbers of at least 0, EC,EM,EI"):format(text)
 end
 
-local function count(text)
-  local n <const> = math.tointeger(tonumber(text))
-  if not n or n < 1 then return nil, ("expected a whole number of at least 1, got '%s'"):format(text) end
-  return n
-end
-
-local function parser()
-  local p <const> = require "argparse" ("tangram islands", "Group a cluster's nodes into the fewest islands of alike GPUs.",
-    "Example: tangram islands --cluster cluster.json --tolerance 0.1,0.1,0.2 --json -")
-  p:option("--cluster", "a tangram.cluster/1 file, or a Lua file that returns such a table"):argname "FILE":count(1)
-  p:option("--tolerance", "how far compute, memory and intra-node rate may differ in an island"):argname "EC,EM,EI"
-    :convert(numbers):default "0.1,0.1,0.2"
-  p:option("--pin", "set an island: names of nodes"):argname "A,B,…":convert(options.list):count "*"
-  p:option("--cut-nodes", "cut nodes of more than N GPUs, a multiple of N, into parts of N"):argname "N":convert(count)
-  p:option("--split-islands", "split islands of more than N nodes, a multiple of N, into parts of N"):argname "N":convert(count)
-  p:flag("--merged", "the merged partition: as if the tolerances were infinite")
-  p:option("--json", "write the result as JSON to FILE, - for standard output"):argname "FILE"
-  return p
+local function make_parser()
+  local parser <const> = options.parser("tangram islands", "Group a cluster's nodes into the fewest islands of alike GPUs.",
+    "tangram islands --cluster cluster.json --tolerance 0.1,0.1,0.2 --json -")
+  parser:option("--cluster", "a tangram.cluster/1 file, or a Lua file that returns such a table"):argname "FILE":count(1)
+  parser:option("--tolerance", "how far compute, memory and intra-node rate may differ in an island"):argname "EC,EM,EI"
+    :convert(tolerance):default "0.1,0.1,0.2"
+  parser:option("--pin", "set an island: names of nodes"):argname "A,B,…":convert(options.list):count "*"
+  parser:option("--cut-nodes", "cut nodes of more than N GPUs, a multiple of N, into parts of N"):argname "N"
+    :convert(options.whole("--cut-nodes", 1))
+  parser:option("--split-islands", "split islands of more than N nodes, a multiple of N, into parts of N"):argname "N"
+    :convert(options.whole("--split-islands", 1))
+  parser:flag("--merged", "the merged partition: as if the tolerances were infinite")
+  parser:option("--json", "write the result as JSON to FILE, - for standard output"):argname "FILE"
+  return parser
 end
 
 local function rate_text(steps)
@@ -89,36 +82,15 @@ local function to_file(found)
   return core.json_encode({ islands = list, proved_fewest = found.proved_fewest, apart = found.apart }, KEYS)
 end
 
-return {
-  summary = "group a cluster into the fewest islands of alike GPUs",
-  run = function(arguments)
-    local ok <const>, args = parser():pparse(arguments)
-    local done, found
-    if ok then
-      done, found = pcall(function()
-        return islands.group(cluster_json.read(args.cluster), { tolerance = args.tolerance, islands = args.pin,
-          cut_nodes = args.cut_nodes, split_islands = args.split_islands, merged = args.merged or nil, apart = true }, args.cluster)
-      end)
-    end
-    if not done then
-      io.stderr:write("tangram islands: ", tostring(ok and found or args), "\n")
-      return 2
-    end
-    for _, warning in ipairs(found.warnings) do io.stderr:write("tangram islands: warning: ", warning, "\n") end
-    if args.json ~= "-" then
-      print_islands(found)
-      print_apart(found)
-    end
-    if args.json then
-      local file, why = io.stdout, nil
-      if args.json ~= "-" then file, why = io.open(args.json, "wb") end
-      if not file then
-        io.stderr:write("tangram islands: ", why, "\n")
-        return 2
-      end
-      file:write(to_file(found))
-      if file ~= io.stdout then file:close() end
-    end
-    return 0
-  end,
-}
+return options.entry("tangram islands", "group a cluster into the fewest islands of alike GPUs", function(words)
+  local args <const> = options.parse(make_parser(), words)
+  local piped <const> = options.outputs(args, "json")
+  local found <const> = islands.group(cluster_json.read(args.cluster), { tolerance = args.tolerance, islands = args.pin,
+    cut_nodes = args.cut_nodes, split_islands = args.split_islands, merged = args.merged or nil, apart = true }, args.cluster)
+  for _, warning in ipairs(found.warnings) do io.stderr:write("tangram islands: warning: ", warning, "\n") end
+  if args.json then files.write(args.json, to_file(found)) end
+  if not piped then
+    print_islands(found)
+    print_apart(found)
+  end
+end)

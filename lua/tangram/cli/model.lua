@@ -1,26 +1,20 @@
 --- `tangram model show`: a model's dimensions, parameters and atoms.
 local core <const> = require "tangram.core"
+local files <const> = require "tangram.files"
 local model <const> = require "tangram.model"
 local options <const> = require "tangram.cli.options"
 
-local function parser()
-  local p <const> = require "argparse" ("tangram model", "Read a model's configuration.",
-    "Example: tangram model show config.json\n         tangram model show config.json --family gpt2 --seq-len 1024 --json -")
-  p:command_target "command"
-  local show <const> = p:command("show", "Print dimensions, parameters, memory of the states and atoms.",
-    "Example: tangram model show config.json --seq-len 4096")
+local function make_parser()
+  local parser <const> = options.parser("tangram model", "Read a model's configuration.", "tangram model show config.json")
+  local show <const> = options.command(parser, "show", "print dimensions, parameters, memory of the states and atoms",
+    "tangram model show config.json --seq-len 4096\ntangram model show config.json --family gpt2 --seq-len 1024 --json -")
   show:argument("file", "a Hugging Face config.json, or Megatron's arguments: YAML, a shell script, a model block of FlagScale")
-  show:option("--family", "read it as this family, e.g. llama, gpt2")
-  show:option("--vocab", "vocabulary, where the file leaves it to the tokenizer"):convert(options.whole "--vocab")
+  show:option("--family", "read it as this family, e.g. llama, gpt2"):argname "NAME"
+  show:option("--vocab", "vocabulary, where the file leaves it to the tokenizer"):argname "N":convert(options.whole "--vocab")
   show:option("--seq-len", "tokens a sequence, for FLOPs and boundaries (default 4096, or the learned positions if fewer)")
-    :convert(options.whole "--seq-len")
+    :argname "N":convert(options.whole "--seq-len")
   show:option("--json", "write the result as JSON to FILE, - for standard output"):argname "FILE"
-  return p
-end
-
-local function fail(message)
-  io.stderr:write("tangram model: ", (message:gsub("\n", "; ")), "\n")
-  return 2
+  return parser
 end
 
 local function billions(count)
@@ -75,17 +69,6 @@ local function print_model(m, total, active, atoms, seq_len)
   print_atoms(atoms, seq_len)
 end
 
---- Writes by way of a temporary file; true | nil, why.
-local function write(path, text)
-  if path == "-" then return io.write(text) end
-  local part <const> = path .. ".part"
-  local file <const>, why <const> = io.open(part, "wb")
-  if not file then return nil, why end
-  file:write(text)
-  file:close()
-  return os.rename(part, path)
-end
-
 local key_order <const> = { "model", "name", "family", "kind", "index", "layer", "parameters", "active_parameters", "seq_len",
   "warnings", "atoms" }
 
@@ -97,26 +80,17 @@ local function to_file(m, total, active, atoms, seq_len, warnings)
 end
 
 local function show(args)
-  local read <const>, m <const>, warnings <const> = pcall(model.read, args.file, { family = args.family, vocab = args.vocab })
-  if not read then return fail(m) end
+  local piped <const> = options.outputs(args, "json")
+  local m <const>, warnings <const> = model.read(args.file, { family = args.family, vocab = args.vocab })
   local seq_len <const> = args.seq_len or math.min(4096, m.positions > 0 and m.positions or 4096)
   local atoms <const>, why <const> = core.atoms(m, { seq_len = seq_len })
-  if not atoms then return fail("--" .. why:gsub("_", "-", 1)) end
+  if not atoms then error("--" .. why:gsub("_", "-", 1), 0) end
   local total <const>, active <const> = core.model_parameters(m)
   for _, warning in ipairs(warnings) do io.stderr:write("tangram model: ", args.file, ": ", warning, "\n") end
-  if args.json ~= "-" then print_model(m, total, active, atoms, seq_len) end
-  if args.json then
-    local written <const>, refused <const> = write(args.json, to_file(m, total, active, atoms, seq_len, warnings))
-    if not written then return fail(refused) end
-  end
-  return 0
+  if not piped then print_model(m, total, active, atoms, seq_len) end
+  if args.json then files.write(args.json, to_file(m, total, active, atoms, seq_len, warnings)) end
 end
 
-return {
-  summary = "show a model's dimensions, parameters and atoms",
-  run = function(arguments)
-    local ok <const>, args = parser():pparse(arguments)
-    if not ok then return fail(args) end
-    return show(args)
-  end,
-}
+return options.entry("tangram model", "show a model's dimensions, parameters and atoms", function(words)
+  show(options.parse(make_parser(), words))
+end)

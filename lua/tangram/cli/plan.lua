@@ -1,5 +1,6 @@
 --- `tangram plan`: from a recipe, or from a model, a cluster and a batch, to a checked plan.
 local core <const> = require "tangram.core"
+local files <const> = require "tangram.files"
 local options <const> = require "tangram.cli.options"
 local recipes <const> = require "tangram.cli.recipes"
 
@@ -8,9 +9,9 @@ local function make_parser()
     "tangram plan recipes/quickstart.lua --gap 0 --json plan.json")
   recipes.add(parser)
   parser:flag("--ablate", "plan again without each feature: what each is worth")
-  parser:option("--json", "write the plan, tangram.plan/1 (- for standard output)")
-  parser:option("--html", "write the report as one self-contained page")
-  parser:option("--trace", "write a simulated iteration for Perfetto or chrome://tracing")
+  parser:option("--json", "write the plan, tangram.plan/1 (- for standard output)"):argname "FILE"
+  parser:option("--html", "write the report as one self-contained page"):argname "FILE"
+  parser:option("--trace", "write a simulated iteration for Perfetto or chrome://tracing"):argname "FILE"
   parser:flag("--quiet", "no report, no memory lines, no progress bar")
   return parser
 end
@@ -58,15 +59,15 @@ local function plan_of(args, ranks)
 end
 
 local function plan_and_write(args, ranks)
+  local piped <const> = options.outputs(args, "json", "html", "trace")
   local plan <const>, why <const>, status <const> = plan_of(args, ranks)
   if not plan then
     io.stderr:write("tangram plan: ", why, "\n")
     return why:match "^internal" and 1 or status
   end
-  if args.json then options.write(args.json, require("tangram.plan").encode(plan)) end
-  if args.html then options.write(args.html, require("tangram.report.html").plan(plan)) end
-  if args.trace then options.write(args.trace, require("tangram.report.trace").plan(plan)) end
-  local piped <const> = args.json == "-" or args.html == "-" or args.trace == "-"
+  if args.json then files.write(args.json, require("tangram.plan").encode(plan)) end
+  if args.html then files.write(args.html, require("tangram.report.html").plan(plan)) end
+  if args.trace then files.write(args.trace, require("tangram.report.trace").plan(plan)) end
   if not args.quiet and not piped then io.stdout:write(require("tangram").report(plan)) end
   if args.ablate then
     local out <const> = piped and io.stderr or io.stdout
@@ -84,12 +85,9 @@ local function run(words)
     ranks:leave(0)
     return 0
   end
-  local status <const> = options.guard("tangram plan", function() return plan_and_write(args, ranks) end)
+  local status <const> = options.guard("tangram plan", plan_and_write, args, ranks)
   if ranks then ranks:leave(status) end
   return status
 end
 
-return {
-  summary = "plan the training of a model over a cluster",
-  run = function(words) return options.guard("tangram plan", function() return run(words) end) end,
-}
+return options.entry("tangram plan", "plan the training of a model over a cluster", run)

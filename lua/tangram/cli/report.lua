@@ -1,5 +1,5 @@
 --- `tangram report`: a plan for people, in the terminal, as a page, as a trace.
-local core <const> = require "tangram.core"
+local files <const> = require "tangram.files"
 local options <const> = require "tangram.cli.options"
 
 local function make_parser()
@@ -13,26 +13,21 @@ end
 
 local function run(words)
   local args <const> = options.parse(make_parser(), words)
-  local text <const> = options.read(args.plan)
+  options.outputs(args, "html", "trace")
+  local text <const> = files.read(args.plan)
   local foreign <const> = require "tangram.input.foreign_plan"
   if foreign.kind(text) then
     if args.html or args.trace then error(args.plan .. ": a plan of another system, which states no times to draw", 0) end
     io.stdout:write(foreign.text(foreign.read(text, args.plan)))
     return 0
   end
-  local plan <const>, why <const> = core.json_decode(text)
-  if why then error(args.plan .. ":" .. why, 0) end
-  local right <const>, wrong <const> = core.plan_check(text)
-  if not right then error(("%s: %s"):format(args.plan, wrong), 0) end
+  local plan <const> = options.plan(args.plan, text)
   plan.cluster = require("tangram.cluster").describe(plan.cluster, args.plan .. ": cluster")
   require("tangram.report.fields").check(plan, args.plan)
-  if args.html then options.write(args.html, require("tangram.report.html").plan(plan)) end
-  if args.trace then options.write(args.trace, require("tangram.report.trace").plan(plan)) end
+  if args.html then files.write(args.html, require("tangram.report.html").plan(plan)) end
+  if args.trace then files.write(args.trace, require("tangram.report.trace").plan(plan)) end
   if not args.html and not args.trace then io.stdout:write(require("tangram.report.text").plan(plan)) end
   return 0
 end
 
-return {
-  summary = "show a plan: in the terminal, as a page, as a trace",
-  run = function(words) return options.guard("tangram report", function() return run(words) end) end,
-}
+return options.entry("tangram report", "show a plan: in the terminal, as a page, as a trace", run)

@@ -5,8 +5,8 @@ local function run(words)
   local path <const> = words[1]
   if not path or path == "--help" or path == "-h" then
     local out <const> = path and io.stdout or io.stderr
-    out:write("usage: tangram run SCRIPT.lua [WORD ...]\n\nRun a Lua script; require \"tangram\" gives the library.\n\n",
-      "example: tangram run sweep.lua 64 128\n")
+    out:write("Usage: tangram run SCRIPT.lua [WORD ...]\n\nRun a Lua script; require \"tangram\" gives the library.\n\n",
+      "Example: tangram run sweep.lua 64 128\n")
     return path and 0 or 2
   end
   local chunk <const>, why <const> = loadfile(path, "t")
@@ -20,7 +20,4 @@ local function run(words)
   return status
 end
 
-return {
-  summary = "run a Lua script with the library",
-  run = function(words) return options.guard("tangram run", function() return run(words) end) end,
-}
+return options.entry("tangram run", "run a Lua script with the library", run)

@@ -5,16 +5,18 @@ local units <const> = require "tangram.units"
 
 local day_s <const> = 86400
 
-local function parser()
-  local p <const> = options.parser("tangram store", "Answers kept by 'tangram plan --store FILE'.",
+local function make_parser()
+  local parser <const> = options.parser("tangram store", "Answers kept by 'tangram plan --store FILE'.",
     "tangram store prune answers.db --unused-days 30")
-  p:require_command(true):command_target "command"
-  p:command("list", "what is kept, oldest first"):argument("file", "the store")
-  local prune <const> = p:command("prune", "drop answers that no run of this program can find, and old ones")
+  options.command(parser, "list", "what is kept, oldest first", "tangram store list answers.db"):argument("file", "the store")
+  local prune <const> = options.command(parser, "prune", "drop answers that no run of this program can find, and old ones",
+    "tangram store prune answers.db --unused-days 30")
   prune:argument("file", "the store")
-  prune:option("--unused-days", "also drop what no run has used for so many days")
-  p:command("verify", "read every answer; status 2 if one is damaged"):argument("file", "the store")
-  return p
+  prune:option("--unused-days", "also drop what no run has used for so many days"):argname "N"
+    :convert(options.number("--unused-days", 0))
+  options.command(parser, "verify", "read every answer; status 2 if one is damaged", "tangram store verify answers.db")
+    :argument("file", "the store")
+  return parser
 end
 
 local function open(path)
@@ -43,11 +45,7 @@ local function list(store)
 end
 
 local function prune(store, args)
-  local days <const> = args.unused_days and tonumber(args.unused_days)
-  if args.unused_days and not (days and days >= 0) then
-    error(("--unused-days: got '%s', expected a number of at least 0"):format(args.unused_days), 0)
-  end
-  print(("%d answers dropped"):format(must(store:prune(true, days and days * day_s))))
+  print(("%d answers dropped"):format(must(store:prune(true, args.unused_days and args.unused_days * day_s))))
 end
 
 local function verify(store)
@@ -56,13 +54,8 @@ end
 
 local commands <const> = { list = list, prune = prune, verify = verify }
 
-return {
-  summary = "list, prune or verify a file of kept answers",
-  run = function(words)
-    return options.guard("tangram store", function()
-      local args <const> = options.parse(parser(), words)
-      local store <close> = open(args.file)
-      commands[args.command](store, args)
-    end)
-  end,
-}
+return options.entry("tangram store", "list, prune or verify a file of kept answers", function(words)
+  local args <const> = options.parse(make_parser(), words)
+  local store <close> = open(args.file)
+  commands[args.command](store, args)
+end)

@@ -1,4 +1,5 @@
 --- `tangram validate`: predictions of measured runs, and how far they are off.
+local files <const> = require "tangram.files"
 local options <const> = require "tangram.cli.options"
 
 local function make_parser()
@@ -7,15 +8,15 @@ local function make_parser()
     "Predict measured runs with a cost model and say how far off it is.", "tangram validate runs.csv --by gpu --html runs.html")
   parser:argument("runs", "measured runs: CSV files, one run a line (- for standard input), or JSON of Alpa, Aceso, Galvatron or Sailor")
     :args "+"
-  parser:option("--cost", "cost model: a name or a path"):default "analytic"
+  parser:option("--cost", "cost model: a name or a path"):default "analytic":argname "NAME"
   parser:option("--by", "what to group by"):choices(validate.groupings):default "source"
-  parser:option("--gpus", "constants of GPUs, a file of tangram calibrate")
-  parser:option("--profiles", "measured times of layers, CSV, for --cost profiled")
+  parser:option("--gpus", "constants of GPUs, a file of tangram calibrate"):argname "FILE"
+  parser:option("--profiles", "measured times of layers, CSV, for --cost profiled"):argname "FILE"
   parser:option("--p2p", "transfers of pipelines: overlapped or blocking"):choices { "overlapped", "blocking" }:default "overlapped"
-  parser:option("--set", "key=value among the cost model's options"):count "*"
-  parser:option("--lua-dir", "look for cost models here first")
-  parser:option("--json", "write rows and groups (- for standard output)")
-  parser:option("--html", "write a page with a chart of predicted over measured")
+  parser:option("--set", "one of the cost model's options"):argname "KEY=VALUE":count "*"
+  parser:option("--lua-dir", "look for cost models here first"):argname "DIR"
+  parser:option("--json", "write rows and groups (- for standard output)"):argname "FILE"
+  parser:option("--html", "write a page with a chart of predicted over measured"):argname "FILE"
   parser:flag("--rows", "print each row as well")
   parser:flag("--markdown", "print the groups as one table in Markdown, and nothing else")
   return parser
@@ -91,19 +92,20 @@ end
 local function run(words)
   local args <const> = options.parse(make_parser(), words)
   local validate <const> = require "tangram.validate"
-  if args.lua_dir then require("tangram.loader").add_place(args.lua_dir) end
-  local cost <const> = { cost = { name = args.cost, options = {} } }
-  for _, word in ipairs(args.set) do options.setter("cost.options." .. word)(cost) end
-  if args.profiles then cost.cost.options.profiles = require("tangram.input.profiles").csv(args.profiles) end
-  local files <const> = {}
-  for i, path in ipairs(args.runs) do files[i] = { text = options.read(path), where = path } end
-  local result <const> = validate.files(files, {
-    cost = cost.cost, by = args.by, p2p = args.p2p, gpus = args.gpus and require("tangram.measured.own").read(args.gpus),
+  local piped <const> = options.outputs(args, "json", "html")
+  options.use_lua_dir(args)
+  local cost <const> = { name = args.cost, options = {} }
+  for _, word in ipairs(args.set) do options.setter(word)(cost.options) end
+  if args.profiles then cost.options.profiles = require("tangram.input.profiles").csv(args.profiles) end
+  local runs <const> = {}
+  for i, path in ipairs(args.runs) do runs[i] = { text = files.read(path), where = path } end
+  local result <const> = validate.files(runs, {
+    cost = cost, by = args.by, p2p = args.p2p, gpus = args.gpus and require("tangram.measured.own").read(args.gpus),
   })
   for _, warning in ipairs(result.warnings) do io.stderr:write("tangram validate: ", warning, "\n") end
-  if args.json then options.write(args.json, validate.encode(result)) end
-  if args.html then options.write(args.html, require("tangram.report.scatter").page(result, args.by)) end
-  if args.json == "-" or args.html == "-" then return 0 end
+  if args.json then files.write(args.json, validate.encode(result)) end
+  if args.html then files.write(args.html, require("tangram.report.scatter").page(result, args.by)) end
+  if piped then return 0 end
   if args.markdown then
     io.stdout:write(validate.markdown(result, args.by))
     return 0
@@ -118,7 +120,4 @@ local function run(words)
   return 0
 end
 
-return {
-  summary = "predict measured runs and say how far off",
-  run = function(words) return options.guard("tangram validate", function() return run(words) end) end,
-}
+return options.entry("tangram validate", "predict measured runs and say how far off", run)

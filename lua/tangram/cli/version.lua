@@ -1,16 +1,8 @@
+--- `tangram version`.
 local core <const> = require "tangram.core"
+local options <const> = require "tangram.cli.options"
 
-return {
-  summary = "print the version",
-  run = function(words)
-    if words[1] == "--help" or words[1] == "-h" then
-      print "usage: tangram version\n\nPrint the program's version.\n\nexample: tangram version"
-      return 0
-    elseif words[1] then
-      io.stderr:write(("tangram version: got '%s', expected nothing behind it\n"):format(words[1]))
-      return 2
-    end
-    print("tangram " .. core.version)
-    return 0
-  end,
-}
+return options.entry("tangram version", "print the version", function(words)
+  options.parse(options.parser("tangram version", "Print the program's version.", "tangram version"), words)
+  print("tangram " .. core.version)
+end)

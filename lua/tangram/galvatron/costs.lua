@@ -1,5 +1,7 @@
 --- Galvatron's cost model: seconds and bytes of a layer, of embedding and head, of a pipeline (Hetu-Galvatron, branch main,
---- cea12ff), on a profile's figures. Everything is of one microbatch and one GPU. `repair` mends what the original gets wrong.
+--- cea12ff), on a profile's figures. Everything is of one microbatch and one GPU. `repair` mends what the original gets wrong:
+--- Ulysses alone shards states, reduces gradients and exchanges the embedding's activations as well; ZeRO 3 gathers weights for
+--- both passes; a change of degree between layers costs its bytes once, not 105 times; any stage may be the slowest.
 local costs <const> = {}
 
 local max <const>, min <const> = math.max, math.min
@@ -99,7 +101,7 @@ function costs.new(fits, of)
     if replicas(s) > 1 then
       local reduce_s <const> = 2 * (n - 1) / n * fits.parameter_bytes / s.tp * HALF * reduce_s_per_byte(s)
       if sync then seconds = forward_s + beside(co, reduce_s * co, backward_s) end
-      if s.sharded then seconds = seconds + 0.5 * reduce_s end
+      if s.sharded then seconds = seconds + (of.repair and 1 or 0.5) * reduce_s end -- a gather is half an all-reduce
     end
     return seconds + priced.layer_messages_s(s) + transfer_s(s)
   end
@@ -158,8 +160,9 @@ end
 ---@param alone_s number[] each stage's microbatch without gradient reduction, embedding and head included
 ---@param last_s number[] with the reduction, without embedding and head
 ---@param microbatches integer
+---@param repair boolean? take the slowest stage for the slowest
 ---@return number seconds
-function costs.pipeline_s(alone_s, last_s, microbatches)
+function costs.pipeline_s(alone_s, last_s, microbatches, repair)
   local stages <const> = #alone_s
   local behind_s, sum_s, exposed_s = 0, 0, 0
   for i, seconds in ipairs(alone_s) do
@@ -167,6 +170,7 @@ function costs.pipeline_s(alone_s, last_s, microbatches)
     if i > 1 then behind_s = behind_s + seconds end
     exposed_s = max(exposed_s, last_s[i] - sum_s)
   end
+  if repair then return sum_s + max(table.unpack(alone_s)) * (microbatches - 1) + exposed_s end
   local warm <const> = min(stages - 1, microbatches - 1)
   local by_last_s <const> = sum_s + alone_s[stages] * (microbatches - 1)
   local by_first_s <const> = max(warm * alone_s[1] / 3, behind_s / 3) + max(warm * alone_s[1] * 2 / 3, behind_s * 2 / 3)

@@ -33,8 +33,10 @@ local function parabola_at(points, x)
   return slope * x + intercept + (cc > 0 and cy / cc or 0) * curve(x)
 end
 
---- Fewest points that Galvatron fits a line to.
+--- Fewest points that Galvatron fits a line to by batch sizes; a line and a parabola over lengths need as many as they have
+--- coefficients.
 local ENOUGH <const> = 8
+local ENOUGH_FOR_LINE <const>, ENOUGH_FOR_PARABOLA <const> = 2, 3
 
 local function at_length(rows, seq_len)
   local points <const> = {}
@@ -61,6 +63,10 @@ local function forward_of(rows, mode, seq_len, curve, what)
     for _, row in ipairs(rows) do
       if row.samples == 1 then points[#points + 1] = { row.seq_len, row.forward_s } end
     end
+    local enough <const> = curve and ENOUGH_FOR_PARABOLA or ENOUGH_FOR_LINE
+    if #points < enough then
+      error(("profile: %s: times of one sample at %d sequence lengths, expected at least %d"):format(what, #points, enough), 0)
+    end
     local slope <const>, intercept <const> = line(points)
     local each_s <const> = curve and parabola_at(points, seq_len) or slope * seq_len + intercept
     return function(samples) return each_s * samples end
@@ -82,9 +88,9 @@ local function forward_of(rows, mode, seq_len, curve, what)
   return function(samples) return slope * samples + intercept end
 end
 
---- The value of the size, else of the next larger one, else of the largest.
+--- The value of the size, else of the next larger one, else of the largest; and that size.
 local function at_least(by, size)
-  if by[size] then return by[size] end
+  if by[size] then return by[size], size end
   local found
   for other in pairs(by) do
     local nearer <const> = not found or (other > size and (other < found or found < size)) or (found < size and other > found)
@@ -93,13 +99,23 @@ local function at_least(by, size)
   return by[found], found
 end
 
+--- The same of a machine's figure, which no smaller group tells.
+local function of_group(by, size, what)
+  local value <const>, found <const> = at_least(by, size)
+  if found < size then
+    error(("profile: %s are of up to %d, %d are asked for; expected the files of more nodes, or less parallelism"):format(
+      what, found, size), 0)
+  end
+  return value
+end
+
 --- Bytes by degree, times a factor, as a function; of a degree without a row they shrink with the degree.
 local function degrees(rows, factor)
   local by <const> = {}
   for _, row in ipairs(rows) do by[row.degree] = row.bytes * factor end
   return function(degree)
     local bytes <const>, other <const> = at_least(by, degree)
-    return other and bytes * other / degree or bytes
+    return other == degree and bytes or bytes * other / degree
   end
 end
 
@@ -127,7 +143,7 @@ local function message_times(messages)
     for _, one in pairs(sizes) do one.slope, one.intercept = line(one.points) end
   end
   return function(kind, gpus, bytes)
-    local one <const> = at_least(tables[kind], gpus)
+    local one <const> = of_group(tables[kind], gpus, "messages by GPUs")
     return one.exact[bytes] or one.slope * bytes + one.intercept
   end
 end
@@ -164,9 +180,11 @@ function profile.at(from, seq_len)
     parameter_bytes = states.parameter_bytes, activation_bytes = degrees(kept.activation_bytes, factor),
     checkpoint_bytes = kept.checkpoint_bytes * factor, ends = ends, overlap = from.hardware.overlap,
     reduce_s_per_byte = function(gpus, consecutive)
-      return 1 / at_least(not consecutive and next(apart) and apart or beside, gpus)
+      -- a group of all GPUs is profiled side by side alone
+      local largest_apart <const> = select(2, at_least(apart, gpus)) or 0
+      return 1 / of_group(not consecutive and largest_apart >= gpus and apart or beside, gpus, "all-reduce rates by GPUs")
     end,
-    p2p_s_per_byte = function(stages) return 1 / at_least(p2p, stages) end,
+    p2p_s_per_byte = function(stages) return 1 / of_group(p2p, stages, "rates by stages") end,
     message_s = message_times(from.hardware.messages),
   }
 end

@@ -4,6 +4,7 @@
 local core <const> = require "tangram.core"
 local costs <const> = require "tangram.galvatron.costs"
 local profile <const> = require "tangram.galvatron.profile"
+local schema <const> = require "tangram.schema"
 
 local search <const> = {}
 
@@ -84,7 +85,8 @@ end
 --- Microbatches in flight; Galvatron does not limit them to those there are.
 local function inflight(stage, of)
   if of.stages == 1 then return 1 end
-  return of.stages - stage + 1
+  local behind <const> = of.stages - stage + 1
+  return of.repair and min(behind, of.microbatches) or behind
 end
 
 local function layer_bytes(s, stage, priced, of)
@@ -96,7 +98,7 @@ local function fixed_bytes(ends, stage, priced, space, of)
   local place <const> = place_of(stage, of.stages)
   local bytes = costs.CONTEXT_BYTES
   if place then
-    bytes = bytes + priced.ends_states_bytes(ends, place) + priced.ends_kept_bytes(ends, place) * (stage == 1 and of.stages or 1)
+    bytes = bytes + priced.ends_states_bytes(ends, place) + priced.ends_kept_bytes(ends, place) * (stage == 1 and inflight(1, of) or 1)
   end
   return in_mib(bytes, of.repair) + in_mib(space.buffer_bytes, of.repair)
 end
@@ -137,7 +139,7 @@ local function estimate(plan, priced, of)
     local place <const> = place_of(i, of.stages)
     alone_s[i], last_s[i] = without_s + (place and priced.ends_s(plan.ends, place, false) or 0), with_s
   end
-  return costs.pipeline_s(alone_s, last_s, of.microbatches)
+  return costs.pipeline_s(alone_s, last_s, of.microbatches, of.repair)
 end
 
 --- Keeps plan in best if it is strictly quicker.
@@ -216,22 +218,43 @@ end
 ---@field stages table[] { layers, runs = { { strategy, layers } … }, bytes (of the searched part of the budget) }
 ---@field ends tangram.GalvatronStrategy of embedding and head
 
---- The best plan of a model on equal GPUs at one number of microbatches.
+local function count(doc, default) return { type = "integer", min = 1, required = not default, default = default, doc = doc } end
+local function flag(doc, default) return { type = "boolean", default = default, doc = doc } end
+
+--- What `find` takes.
+search.fields = {
+  gpus = { type = "integer", min = 1, required = true, doc = "of the whole pipeline", check = function(gpus)
+    return gpus & (gpus - 1) ~= 0 and "a power of two" or nil
+  end },
+  layers = count "of the model", hidden = count "the model's width", seq_len = count "tokens of a sample",
+  global_batch = count "samples an iteration", microbatches = count "of an iteration; they divide global_batch",
+  budget_bytes = { type = "number", above = 0, required = true, doc = "of a GPU; of more than 20 GiB a fifth is left free" },
+  zero = { type = "enum", values = { 0, 2 }, default = 2, doc = "level of layers that are not sharded (default_dp_type: ddp, zero2)" },
+  async_reduce = flag("gradients are reduced behind the backward passes", true),
+  uniform = flag("one strategy for all layers, embedding and head", false), recompute = flag("layers may be recomputed", true),
+  max_stages = count("largest pipeline degree", 1 << 20), max_degree = count("largest tp or Ulysses degree", 1 << 20),
+  repair = flag("what tangram.galvatron.costs lists; also whole samples a replica, memory in bytes, no more microbatches in flight than "
+    .. "there are, more stages than microbatches", false),
+}
+
+--- The best plan of a model on equal GPUs at one number of microbatches. Raises one line for a wrong spec or a profile that does
+--- not tell what it takes.
 ---@param from tangram.GalvatronProfile
----@param spec table gpus, layers, hidden, seq_len, global_batch, microbatches, budget_bytes (of a GPU); zero = 2 (0 or 2, of layers
----  that are not sharded), async_reduce = true, uniform = false, recompute = true, max_stages, max_degree, repair = false
+---@param spec table search.fields
 ---@return tangram.GalvatronPlan? nil, why
 function search.find(from, spec)
-  local full <const> = { zero = 2, async_reduce = true, uniform = false, max_degree = spec.gpus, max_stages = spec.gpus }
-  for name, value in pairs(spec) do full[name] = value end
-  local fits <const>, best <const> = profile.at(from, spec.seq_len), {}
-  for _, stages in ipairs(powers(1, min(spec.gpus, full.max_stages, spec.layers, spec.microbatches))) do
+  local full <const> = schema.check(spec, search.fields, "Galvatron's search")
+  if full.global_batch % full.microbatches ~= 0 then
+    schema.fail("Galvatron's search: microbatches", full.microbatches, ("a divisor of global_batch %d"):format(full.global_batch))
+  end
+  local fits <const>, best <const> = profile.at(from, full.seq_len), {}
+  for _, stages in ipairs(powers(1, min(full.gpus, full.max_stages, full.layers, full.repair and full.gpus or full.microbatches))) do
     try_stages(best, fits, full, stages)
   end
   if not best.plan then
-    return nil, ("no plan of %d layers fits %.4g GiB a GPU"):format(spec.layers, spec.budget_bytes / GiB)
+    return nil, ("no plan of %d layers fits %.4g GiB a GPU"):format(full.layers, full.budget_bytes / GiB)
   end
-  best.plan.samples_per_s = spec.global_batch / best.plan.time_s
+  best.plan.samples_per_s = full.global_batch / best.plan.time_s
   return best.plan
 end
 

@@ -6,6 +6,7 @@
 --- and MiB. prim_gpt_SIZE_COLLECTIVE_Ngpus.csv: whole MiB, milliseconds. p2p_intra_node.csv, p2p_inter_node.csv: a line of MiB, a
 --- line of GiB/s.
 local core <const> = require "tangram.core"
+local files <const> = require "tangram.files"
 
 local aceso <const> = {}
 
@@ -33,9 +34,8 @@ local FAILED_RUN <const> = 1e6 -- this or more stands in files for a run that fa
 local function fail(path, line, what) error(("%s:%d: %s"):format(path, line, what), 0) end
 
 local function lines_of(path)
-  local file <close> = assert(io.open(path, "r"))
   local list <const> = {}
-  for line in file:lines() do
+  for line in files.read(path):gmatch "[^\n]*" do
     line = line:gsub("%s+$", "")
     if line ~= "" then list[#list + 1] = line end
   end
@@ -102,9 +102,9 @@ end
 local function integer(text) return math.tointeger(tonumber(text)) end
 
 --- Sizes of models that a folder has profiles of.
-local function sizes_in(files)
+local function sizes_in(names)
   local seen <const>, list <const> = {}, {}
-  for _, file in ipairs(files) do
+  for _, file in ipairs(names) do
     local size <const> = file:match "^gpt_(.+)_mbs%d+_tp%d+_algo%d+%.csv$"
     if size and not seen[size] then
       seen[size], list[#list + 1] = true, size
@@ -129,10 +129,10 @@ end
 ---@param size string "350M", "1_3B", …
 ---@return tangram.AcesoDatabase
 function aceso.read(folder, size)
-  local files <const> = core.list_folder(folder)
+  local names <const> = core.list_folder(folder)
   local database <const> = { size = size, samples = {}, tp = {}, profiles = {}, collectives = {}, names = aceso.names }
   local has <const>, seen <const>, known = {}, { samples = {}, tp = {} }, false
-  for _, file in ipairs(files) do
+  for _, file in ipairs(names) do
     has[file] = true
     local of <const>, samples <const>, tp <const>, cut <const> = file:match "^gpt_(.+)_mbs(%d+)_tp(%d+)_algo(%d+)%.csv$"
     local collective <const>, gpus <const> = file:match("^prim_gpt_" .. size .. "_([%a_]+)_(%d+)gpus%.csv$")
@@ -153,7 +153,7 @@ function aceso.read(folder, size)
     end
   end
   if not known then
-    local sizes <const> = sizes_in(files)
+    local sizes <const> = sizes_in(names)
     local near <const> = core.nearest(size, sizes)
     error(("%s: no profiles of '%s', expected one of %s%s"):format(folder, size, table.concat(sizes, ", "),
       near and (" (did you mean '%s'?)"):format(near) or ""), 0)

@@ -1,7 +1,7 @@
 --- Cluster files: tangram.cluster/1, a plan (its cluster), or a Lua file that returns such a table (or a recipe that holds it
 --- as `cluster`).
 local cluster <const> = require "tangram.cluster"
-local core <const> = require "tangram.core"
+local files <const> = require "tangram.files"
 
 local cluster_json <const> = {}
 
@@ -18,13 +18,8 @@ end
 ---@return table description see `cluster.describe`
 function cluster_json.read(path)
   if path:match "%.lua$" then return cluster.describe(from_lua(path), path) end
-  local file <close>, why <const> = io.open(path, "rb")
-  local text <const> = file and file:read "a"
-  if not text then error(why or path .. ": not a readable file", 0) end
-  local input <const>, wrong <const> = core.json_decode(text)
-  if input == nil then error(path .. ":" .. wrong, 0) end
-  local is_plan <const> = type(input) == "table" and input.format == "tangram.plan/1"
-  return cluster.describe(is_plan and input.cluster or input, path)
+  local input <const> = files.table(path)
+  return cluster.describe(input.format == "tangram.plan/1" and input.cluster or input, path)
 end
 
 return cluster_json

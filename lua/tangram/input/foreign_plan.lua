@@ -1,6 +1,6 @@
 --- Plans of other systems, to look at beside one's own: Galvatron's JSON, Sailor's planner's answer, FlagScale's meshes. They
 --- say who holds which layers at which degrees, and no times.
-local core <const> = require "tangram.core"
+local files <const> = require "tangram.files"
 local flags <const> = require "tangram.input.flags"
 local integer_list <const> = require "tangram.input.integer_list"
 local schema <const> = require "tangram.schema"
@@ -191,8 +191,8 @@ function foreign.read(text, where)
   if not kind then error(where .. ": not a plan of Galvatron, Sailor or FlagScale", 0) end
   if #text > 1 << 20 then error(where .. ": over 1024 KiB, expected a plan", 0) end
   if kind == "flagscale" then return flagscale(text, where) end
-  local config <const>, why <const> = core.json_decode(text)
-  if type(config) ~= "table" then error(("%s%s%s"):format(where, why and why:find "^%d" and ":" or ": ", why or "not an object"), 0) end
+  local config <const> = files.decode(text, where)
+  if type(config) ~= "table" then error(where .. ": not an object", 0) end
   if kind == "galvatron" then return galvatron(config, where) end
   return sailor(config, where)
 end

@@ -1,23 +1,11 @@
 --- Reads measured times of layers: a user's own CSV, the profiles of Sailor, Metis and Galvatron, Aceso's operators. Reads files, so
 --- recipes call it, not plugins; the cost model `profiled` takes the list as its option `profiles`.
 local core <const> = require "tangram.core"
+local files <const> = require "tangram.files"
+local galvatron <const> = require "tangram.input.galvatron"
 local profile <const> = require "tangram.profile"
 
 local profiles <const> = {}
-
-local function text_of(path)
-  local file <close>, why <const> = io.open(path, "rb")
-  local text <const> = file and file:read "a"
-  if not text then error(why or path .. ": is a folder, expected a file", 0) end
-  return text
-end
-
-local function json_of(path)
-  local value <const>, why <const> = core.json_decode(text_of(path))
-  if why then error(path .. ":" .. why, 0) end
-  if type(value) ~= "table" then error(path .. ": expected an object", 0) end
-  return value
-end
 
 --- Keys that are whole numbers, ascending, with their values.
 local function by_number(t, path)
@@ -41,7 +29,7 @@ function profiles.csv(path)
   local names, list, by_gpu, number <const> = nil, {}, {}, { tp = true, mbs = true, seq = true, forward_s = true, backward_s = true,
     hidden = true }
   local line_number = 0
-  for line in (text_of(path) .. "\n"):gmatch "([^\n]*)\n" do
+  for line in (files.read(path) .. "\n"):gmatch "([^\n]*)\n" do
     line_number = line_number + 1
     local cells <const> = {}
     for cell in (line:gsub("%s+$", "") .. ","):gmatch "%s*([^,]-)%s*," do cells[#cells + 1] = cell end
@@ -89,7 +77,7 @@ end
 function profiles.sailor(path, options)
   local gpu <const>, seq <const> = checked_gpu(options, path)
   local entries <const> = {}
-  for _, m in ipairs(by_number(json_of(path), path)) do
+  for _, m in ipairs(by_number(files.table(path), path)) do
     for _, t in ipairs(by_number(m[2], path)) do
       local layers <const> = by_number(t[2], path)
       if #layers < 3 then error(("%s: %d.%d: expected an embedding, layers and a head"):format(path, m[1], t[1]), 0) end
@@ -122,7 +110,7 @@ function profiles.metis(folder, options)
     local of <const>, tp <const>, bs <const> = file:match "^DeviceType%.(%w+)_tp(%d+)_bs(%d+)%.json$"
     if of and of == (options.type or of) then
       local path <const> = folder .. "/" .. file
-      local times <const> = (json_of(path).execution_time or {}).layer_compute_total_ms
+      local times <const> = (files.table(path).execution_time or {}).layer_compute_total_ms
       if type(times) ~= "table" or #times < 3 then
         error(path .. ": execution_time.layer_compute_total_ms: expected milliseconds of embedding, layers and head", 0)
       end
@@ -146,22 +134,19 @@ end
 --- (layertype_0_bszB_seqS) and of embedding, head and loss together (layertype_other_…), the head here. Backward is twice forward,
 --- as its own cost model has it.
 ---@param path string
----@param options { gpu: string, hidden: integer? }
+---@param options { gpu: string, seq: integer?, hidden: integer? } seq of a file that states none
 ---@return table[] profiles
 function profiles.galvatron(path, options)
   if type(options) ~= "table" or type(options.gpu) ~= "string" then error(path .. ": expected { gpu = the islands' GPU type }", 0) end
-  local entries <const>, kinds <const> = {}, { ["0"] = "layer", other = "head" }
-  for key, value in pairs(json_of(path)) do
-    local part <const>, samples <const>, seq <const> = tostring(key):match "^layertype_(%w+)_bsz(%d+)_seq(%d+)$"
-    if kinds[part] then
-      if type(value) ~= "number" or value < 0 then error(("%s: %s: expected milliseconds"):format(path, key), 0) end
-      local mbs <const> = math.tointeger(tonumber(samples))
-      local forward_s <const> = value * mbs * 1e-3
-      entries[#entries + 1] = { kind = kinds[part], tp = 1, mbs = mbs, seq = math.tointeger(tonumber(seq)), forward_s = forward_s,
+  local entries <const> = {}
+  local layer <const>, ends <const> = galvatron.times(path, options.seq)
+  for kind, rows in pairs { layer = layer, head = ends } do
+    for _, row in ipairs(rows) do
+      local forward_s <const> = row.forward_s * row.samples
+      entries[#entries + 1] = { kind = kind, tp = 1, mbs = row.samples, seq = row.seq_len, forward_s = forward_s,
         backward_s = 2 * forward_s }
     end
   end
-  if not entries[1] then error(path .. ": no key layertype_0_bszB_seqS, expected Galvatron's profile of times", 0) end
   table.sort(entries, function(a, b)
     if a.kind ~= b.kind then return a.kind < b.kind end
     if a.seq ~= b.seq then return a.seq < b.seq end

@@ -1,6 +1,7 @@
 --- Measured runs as other projects publish them, in JSON: Alpa's, Aceso's, Galvatron's (LAER-MoE) and Sailor's, as rows
 --- (measured.rows). What can't be told from a record stands in the row's `wrong`: it is named, not predicted.
 local core <const> = require "tangram.core"
+local files <const> = require "tangram.files"
 
 local imports <const> = {}
 
@@ -155,8 +156,7 @@ end
 ---@param where string the file, for messages
 ---@return table[] rows of measured.rows
 function imports.rows(text, where)
-  local file <const>, why <const> = core.json_decode(text)
-  if why then error(where .. ":" .. why, 0) end
+  local file <const> = files.decode(text, where)
   local first <const> = type(file) == "table" and (file.entries or file)[1] or nil
   if type(file) == "table" and type(file.large_iteration_s) == "table" then return aceso(file) end
   if type(first) == "table" and first.real_iteration_s then return sailor(file) end

@@ -12,6 +12,7 @@
 ---                                                                    -- each node, or launch.sh with HOSTFILE on the first
 --- where launch is that of output/launch.lua, and options.version is one of versions.
 local core <const> = require "tangram.core"
+local files <const> = require "tangram.files"
 local launches <const> = require "tangram.output.launch"
 local readme <const> = require "tangram.output.readme"
 local schema <const> = require "tangram.schema"
@@ -123,19 +124,13 @@ local function shell(command, ...)
   return os.execute(table.concat(words, " ") .. " 2>/dev/null")
 end
 
-local function write_file(path, text)
-  local file <const>, why <const> = io.open(path, "wb")
-  if not file then error(why .. ", expected a place to write to", 0) end
-  if not (file:write(text) and file:close()) then error(path .. ": can't write it (is the disk full?)", 0) end
-end
-
-local function write_all(folder, files)
+local function write_all(folder, made)
   local executable <const> = {}
-  for _, file in ipairs(files) do
+  for _, file in ipairs(made) do
     local path <const> = folder .. "/" .. file.name
     local inner <const> = file.name:match "^(.*)/"
     if inner then shell("mkdir -p", folder .. "/" .. inner) end
-    write_file(path, file.text)
+    files.write(path, file.text)
     if file.executable then executable[#executable + 1] = path end
   end
   if #executable > 0 then shell("chmod +x", table.unpack(executable)) end
@@ -143,13 +138,15 @@ end
 
 --- Writes the files into a new folder: a temporary one beside it, renamed when complete. Raises one line.
 ---@param folder string
----@param files table[] of output.render
-function output.write_folder(folder, files)
+---@param made table[] files of output.render
+function output.write_folder(folder, made)
   folder = folder:gsub("(.)/+$", "%1")
-  local temporary <const> = folder .. ".tmp"
-  shell("rm -rf", temporary)
-  if not shell("mkdir -p", temporary) then error(folder .. ": can't make it, expected a place for a new folder", 0) end
-  local ok <const>, why <const> = pcall(write_all, temporary, files)
+  shell("mkdir -p", folder:match "^(.+)/" or ".")
+  local pipe <close> = io.popen(("mktemp -d -- %s 2>/dev/null"):format(quoted(folder .. ".XXXXXX")))
+  local temporary <const> = pipe:read "l"
+  if not temporary then error(folder .. ": can't make it, expected a place for a new folder", 0) end
+  shell("chmod +rwx", temporary) -- as mkdir would
+  local ok <const>, why <const> = pcall(write_all, temporary, made)
   if ok and os.rename(temporary, folder) then return end
   shell("rm -rf", temporary)
   error(ok and folder .. ": is there already, expected a new or an empty folder" or why, 0)
