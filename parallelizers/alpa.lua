@@ -59,7 +59,7 @@ local function is_logical_mesh(s, island, asked)
     and (asked.repair or asked.zero < 3 or s.tp == 1)
 end
 
---- The configurations of a submesh, tp rising.
+--- The configurations { strategy, mesh (what those that differ in recompute alone share) } of a submesh, tp rising.
 local function meshes(gpus, moe, island, ctx)
   local asked <const>, found <const> = ctx.options, {}
   local list <const> = strategies.list(gpus, moe, island, ctx, {
@@ -72,7 +72,7 @@ local function meshes(gpus, moe, island, ctx)
         local copy <const> = {}
         for name, value in pairs(s) do copy[name] = value end
         copy.recompute, copy.sp = recompute, asked.repair and s.tp > 1
-        found[#found + 1] = copy
+        found[#found + 1] = { strategy = copy, mesh = s }
       end
     end
   end
@@ -139,10 +139,27 @@ local function stage_of(place, number, first, atoms, ctx)
   local key <const> = (number << 12 | first) << 12 | atoms
   local stage = place.priced[key]
   if not stage then
-    stage = ctx.cost.stage(place.model:run(first, first + atoms - 1), place.island, place.meshes[number], ctx)
+    stage = ctx.cost.stage(place.model:run(first, first + atoms - 1), place.island, place.meshes[number].strategy, ctx)
     place.priced[key] = stage
   end
   return stage
+end
+
+--- A run's stages in these configurations, which for one mesh recompute more from one to the next: as much as memory asks for.
+local function stages_of(place, numbers, run, ctx)
+  local found <const>, most <const> = {}, place.most_successors + place.island.gpus
+  local mesh, enough = nil, false
+  for _, number in ipairs(numbers) do
+    if place.meshes[number].mesh ~= mesh then mesh, enough = place.meshes[number].mesh, false end
+    if not enough then
+      local stage <const> = stage_of(place, number, run.first, #run, ctx)
+      local bears <const> = max_successors(stage, ctx)
+      enough = bears >= most
+      found[#found + 1] = { time_s = stage.forward_s + stage.backward_s, sync_s = ctx.options.repair and stage.sync_s or 0,
+        max_successors = bears, strategy = number, recomputed = 0 }
+    end
+  end
+  return found
 end
 
 --- Prices the stages of a run that are not priced yet.
@@ -150,15 +167,8 @@ local function price(place, stages, run, slice, ctx)
   local moe <const> = strategies.has_moe(ctx.atoms, run.first, run.last)
   for _, size in ipairs(place.sizes) do
     if not stages:has(run.first, run.last, size.gpus) then
-      local found <const> = {}
-      for _, number in ipairs(balanced(run, size.gpus, slice, place, ctx) and (moe and size.moe or size.dense) or {}) do
-        local stage <const> = stage_of(place, number, run.first, #run, ctx)
-        found[#found + 1] = {
-          time_s = stage.forward_s + stage.backward_s, sync_s = ctx.options.repair and stage.sync_s or 0,
-          max_successors = max_successors(stage, ctx), strategy = number, recomputed = 0,
-        }
-      end
-      stages:set(run.first, run.last, size.gpus, found)
+      local numbers <const> = balanced(run, size.gpus, slice, place, ctx) and (moe and size.moe or size.dense) or {}
+      stages:set(run.first, run.last, size.gpus, stages_of(place, numbers, run, ctx))
     end
   end
 end

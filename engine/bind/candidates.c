@@ -44,7 +44,9 @@ static tg_status refuse_value(const reader *r, const char *name, const char *exp
 {
     char got[80];
     int type = lua_type(r->L, -1);
-    if (type == LUA_TNUMBER)
+    if (type == LUA_TNUMBER && isnan(lua_tonumber(r->L, -1)))
+        snprintf(got, sizeof got, "got NaN");
+    else if (type == LUA_TNUMBER)
         snprintf(got, sizeof got, "got %.14g", lua_tonumber(r->L, -1));
     else if (type == LUA_TSTRING)
         snprintf(got, sizeof got, "got '%.40s'", lua_tostring(r->L, -1));
@@ -74,6 +76,10 @@ static tg_status refuse_unknown(const reader *r, const field *fields, size_t cou
 /* The plain fields of the table at the top of the stack; OTHER ones are left to the caller. */
 static tg_status read_fields(const reader *r, const field *fields, size_t count, void *out)
 {
+    static const char *const words[] = {[INTEGER] = "a whole number",
+                                        [NUMBER] = "a finite number of at least 0",
+                                        [BOOLEAN] = "true or false",
+                                        [OTHER] = "a value"};
     lua_State *L = r->L;
     bool seen[MOST_FIELDS] = {false};
     for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
@@ -89,20 +95,20 @@ static tg_status read_fields(const reader *r, const field *fields, size_t count,
         switch (f->kind) {
         case INTEGER:
             if (!lua_isinteger(L, -1) && lua_tonumber(L, -1) != floor(lua_tonumber(L, -1)))
-                return refuse_value(r, name, "a whole number");
+                return refuse_value(r, name, words[INTEGER]);
             if (lua_type(L, -1) != LUA_TNUMBER || fabs(lua_tonumber(L, -1)) > 1e9)
-                return refuse_value(r, name, "a whole number");
+                return refuse_value(r, name, words[INTEGER]);
             whole = (int)lua_tonumber(L, -1);
             memcpy(at, &whole, sizeof whole);
             break;
         case NUMBER:
             if (lua_type(L, -1) != LUA_TNUMBER || !(lua_tonumber(L, -1) >= 0) || isinf(lua_tonumber(L, -1)))
-                return refuse_value(r, name, "a finite number of at least 0");
+                return refuse_value(r, name, words[NUMBER]);
             *(double *)at = lua_tonumber(L, -1);
             break;
         case BOOLEAN:
             if (lua_type(L, -1) != LUA_TBOOLEAN)
-                return refuse_value(r, name, "true or false");
+                return refuse_value(r, name, words[BOOLEAN]);
             *(bool *)at = lua_toboolean(L, -1);
             break;
         case OTHER:
@@ -111,7 +117,7 @@ static tg_status read_fields(const reader *r, const field *fields, size_t count,
     }
     for (size_t i = 0; i < count; i++)
         if (fields[i].required && !seen[i])
-            return refuse(r, fields[i].name, "missing", "a value");
+            return refuse(r, fields[i].name, "missing", words[fields[i].kind]);
     return TG_OK;
 }
 

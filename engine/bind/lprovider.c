@@ -162,6 +162,7 @@ tg_status tg_lua_plan(lua_State *L, const tg_query *query, const tg_query_limits
                       tg_answer *out, tg_error *err)
 {
     plan_call call = {.query = query, .arena = arena, .out = out};
+    int top = lua_gettop(L) - 1;
     double left_s = limits->deadline_s - tg_clock_s();
     bool run_ends_first = left_s < limits->seconds;
     tg_cut cut;
@@ -174,9 +175,13 @@ tg_status tg_lua_plan(lua_State *L, const tg_query *query, const tg_query_limits
         if (cut != TG_CUT_STOP && !(cut == TG_CUT_TIME && run_ends_first)) {
             out->outcome = TG_FAILED;
             out->transient = cut != TG_NOT_CUT;
+            if (cut == TG_CUT_TIME)
+                lua_pushfstring(L, "time limit of %f s reached", limits->seconds);
+            else if (cut == TG_CUT_MEMORY)
+                lua_pushfstring(L, "memory limit of %f MiB reached", (double)limits->bytes / 0x1p20);
             out->why = copy_line(&call, L, lua_gettop(L));
         }
-        lua_pop(L, 1);
+        lua_settop(L, top);
     }
     return call.memory_out ? tg_fail(err, TG_EMEMORY, "out of memory") : TG_OK;
 }

@@ -175,7 +175,8 @@ static void *counted(void *self, void *block, size_t old_size, size_t size)
     limits *now = self;
     size_t before = block ? old_size : 0;
     if (size > before && size - before > now->left_bytes) {
-        now->cut = TG_CUT_MEMORY; /* unless a collection helps */
+        if (now->cut == TG_NOT_CUT)
+            now->cut = TG_CUT_MEMORY; /* unless a collection helps */
         return NULL;
     }
     void *result = now->alloc(now->alloc_self, block, old_size, size);

@@ -1,5 +1,7 @@
 --- The conformance suite of parallelizers: small models on islands of each kind, asked as a planning asks, and what every
 --- answer must hold. `tangram adapter check` prints it.
+local contract <const> = require "tangram.contract"
+local core <const> = require "tangram.core"
 local costs <const> = require "tangram.cost"
 local islands <const> = require "tangram.islands"
 local planner <const> = require "tangram.planner"
@@ -27,7 +29,7 @@ local cases <const> = {
 }
 
 --- The problem of a case, as a planning states it: the island to be tested, and one of two other GPUs.
-local function problem_of(case, parallelizer, cost)
+local function problem_of(case, parallelizer, cost, seconds)
   local spec <const> = schema.check({
     model = models[case[2]],
     cluster = {
@@ -39,6 +41,7 @@ local function problem_of(case, parallelizer, cost)
     },
     training = { global_batch = 16, seq_len = 1024, microbatches = { 2, 8 } },
     parallelizer = parallelizer, cost = cost, prune = { "redundant" }, merged = false,
+    query_seconds = seconds,
   }, planner.fields, "conformance")
   local setting <const> = planner.setting(spec)
   local problem <const> = planner.problem(setting, islands.group(setting.cluster))
@@ -68,14 +71,15 @@ local function ask(problem, query, ctx)
   ctx.successors = query.successors
   ctx.budget.share = (query.last - query.first + 1) / #problem.atoms
   local slice <const> = slices.new(problem.model, problem.atoms, query.first, query.last)
-  local ok <const>, answer <const>, why <const> = pcall(function()
+  local ok <const>, answer <const>, why <const> = core.guarded(problem.seconds, contract.limits.memory_bytes, function()
     if adapter.supports then
       local yes <const>, reason <const> = adapter.supports(slice, problem.tested, ctx)
       if not yes then return nil, reason end
     end
     return adapter.plan(slice, problem.tested, ctx)
   end)
-  return { ok = ok, plans = ok and type(answer) == "table" and answer or nil, why = ok and why or answer, slice = slice, ctx = ctx }
+  return { ok = ok, plans = ok and type(answer) == "table" and answer or nil, why = ok and why or answer, slice = slice, ctx = ctx,
+    cut = not ok and why or nil }
 end
 
 local function describe(case, query)
@@ -124,20 +128,19 @@ local function best_of(answer, microbatches)
   return bottleneck_s, total_s
 end
 
---- Every pair of a whole planning, judged by the engine as there.
-local function check_contract(run)
-  for _, case in ipairs(cases) do
-    local problem <const> = run.problems[case]
-    local result <const>, why <const> = search.run(problem, { gap = 0.005, top = 1, objective = "simulated", p2p = "overlapped",
-      warmup = "1f1b" })
-    if not result then return ("%s: %s"):format(case[1], why) end
-    run.answers = run.answers + result.queried
-    local one <const> = result.failed[1]
-    if one then
-      return ("%s, atoms %d..%d, %d microbatches, %d stages behind: %s"):format(case[1], one.first, one.last, one.microbatches,
-        one.successors, one.why)
-    end
-  end
+--- Every pair of a whole planning, judged by the engine as there, on the case's island and on another.
+local function check_contract(run, case)
+  local problem <const> = run.problems[case]
+  local result <const>, why <const> = search.run(problem, { gap = 0.005, top = 1, objective = "simulated", p2p = "overlapped",
+    warmup = "1f1b" })
+  if not result then return ("%s: %s"):format(case[1], why) end
+  run.answers = run.answers + result.queried
+  local one <const> = result.failed[1]
+  if not one then return nil end
+  local island <const> = problem.islands[one.island]
+  return ("%s, atoms %d..%d, %d microbatches, %d stages behind: %s"):format(island == problem.tested and case[1]
+    or ("beside %s, on an island of %d GPUs"):format(case[1], island.gpus), one.first, one.last, one.microbatches, one.successors,
+    one.why)
 end
 
 local function check_why(_, case, query, answer)
@@ -218,7 +221,7 @@ end
 local checks <const> = {
   { "reasons", check_why, "raises nothing; gives plans, or nil and why" },
   { "determinism", check_determinism, "the same question, the same answer" },
-  { "memory", check_memory, "bytes no less than the cost model's, plans that fit" },
+  { "memory", check_memory, "bytes no less than the cost model's, plans that fit, or nil and why" },
   { "monotonicity", check_monotonicity, "more memory or fewer stages behind are never worse" },
 }
 
@@ -235,42 +238,65 @@ local function notes_of(run)
   return notes, planned
 end
 
---- Runs the suite. Raises one line if the adapter can't be loaded.
----@param parallelizer string|table name, path, or { name =, options = }
----@param cost string|table? cost model, default analytic
----@return table { results = { name, what, why = nil | an example of what fails }[], notes = string[], answers, failed }
-function conformance.check(parallelizer, cost)
-  local run <const> = { problems = {}, warm = {}, seen = {}, planned = {}, reasons = {}, answers = 0 }
-  for _, case in ipairs(cases) do
-    run.problems[case] = problem_of(case, parallelizer, cost)
-    run.plugin = run.problems[case].parallelizer
-  end
-  local why_of <const> = {}
-  for _, case in ipairs(cases) do
-    for _, query in ipairs(queries_of(run.problems[case])) do
-      local answer <const> = ask(run.problems[case], query)
-      run.answers = run.answers + 1
-      run.planned[case] = run.planned[case] or answer.plans ~= nil
-      run.reasons[case] = answer.why
-      for _, check in ipairs(checks) do
-        if not why_of[check] then
-          local ok <const>, why <const> = pcall(check[2], run, case, query, answer)
-          why_of[check] = ok and why or not ok and ("%s: %s"):format(describe(case, query), tostring(why)) or nil
-        end
+--- Asks a case's questions and judges the answers. Stops at an answer that a limit ended: there would be many more.
+---@param why_of table an example of what fails, by check
+---@return string? cut
+local function judge(run, case, why_of)
+  for _, query in ipairs(queries_of(run.problems[case])) do
+    local answer <const> = ask(run.problems[case], query)
+    run.answers = run.answers + 1
+    if answer.cut then
+      return ("%s: no answer within %s"):format(describe(case, query), answer.cut == "time" and
+        ("%g s (--query-seconds)"):format(run.problems[case].seconds) or ("%g MiB"):format(contract.limits.memory_bytes / 2 ^ 20))
+    end
+    run.planned[case] = run.planned[case] or answer.plans ~= nil
+    run.reasons[case] = answer.why
+    for _, check in ipairs(checks) do
+      if not why_of[check] then
+        local ok <const>, why <const> = pcall(check[2], run, case, query, answer)
+        why_of[check] = ok and why or not ok and ("%s: %s"):format(describe(case, query), tostring(why)) or nil
       end
     end
   end
+end
+
+--- A result as a line for people.
+---@param result table one of check's
+---@return string
+function conformance.line(result)
+  local what = result.what
+  if result.why then what = (result.why:find "expected" and "%s" or "%s; expected: %s"):format(result.why, result.what) end
+  return ("%-6s  %-12s  %s"):format(result.why and "FAILED" or result.unjudged and "-" or "ok", result.name, what)
+end
+
+--- Runs the suite. Raises one line if the adapter can't be loaded. Where a question takes too long, or the engine can't take an
+--- answer, nothing else is judged.
+---@param parallelizer string|table name, path, or { name =, options = }
+---@param cost string|table? cost model, default analytic
+---@param seconds number? limit of a question, default 10
+---@return table { path, results = { name, what, why = nil | an example of what fails, unjudged }[], notes = string[], answers, failed }
+function conformance.check(parallelizer, cost, seconds)
+  local run <const> = { problems = {}, warm = {}, seen = {}, planned = {}, reasons = {}, answers = 0 }
+  for _, case in ipairs(cases) do
+    run.problems[case] = problem_of(case, parallelizer, cost, seconds or 10)
+    run.plugin = run.problems[case].parallelizer
+  end
+  local why_of <const>, broken = {}, nil
+  for _, case in ipairs(cases) do broken = broken or judge(run, case, why_of) or check_contract(run, case) end
   local notes <const>, planned <const> = notes_of(run)
   local results <const> = {
-    { name = "contract", what = "the engine takes every answer", why = check_contract(run) },
+    { name = "contract", what = "the engine takes every answer, within the limits", why = broken },
     { name = "plans", what = "something is planned", why = not planned and notes[1] or nil },
   }
   for _, check in ipairs(checks) do
     results[#results + 1] = { name = check[1], what = check[3], why = why_of[check] }
   end
   local failed = 0
-  for _, result in ipairs(results) do failed = failed + (result.why and 1 or 0) end
-  return { results = results, notes = notes, answers = run.answers, failed = failed }
+  for i, result in ipairs(results) do
+    if broken and i > 1 then result.why, result.unjudged = nil, true end
+    failed = failed + (result.why and 1 or 0)
+  end
+  return { path = run.plugin.path, results = results, notes = broken and {} or notes, answers = run.answers, failed = failed }
 end
 
 return conformance

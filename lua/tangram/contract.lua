@@ -53,9 +53,11 @@ contract.plugins = {
 ---@param where string the file
 function contract.check_plugin(kind, plugin, where)
   if type(plugin) ~= "table" then
-    error(("%s: returns a %s, expected the table of a %s"):format(where, type(plugin), contract.nouns[kind]), 0)
+    error(("%s: returns %s, expected the table of a %s"):format(where, plugin == nil and "nothing" or "a " .. type(plugin),
+      contract.nouns[kind]), 0)
   end
   local checked <const> = schema.check(plugin, contract.plugins[kind], where)
+  schema.check_schema(checked.options, where .. ": options")
   if kind == "cost" and not checked.stage and not (checked.atom and checked.close and checked.constants) then
     error(where .. ": missing stage, or atom with close and constants, expected a way to price a stage", 0)
   end

@@ -6,6 +6,7 @@
 local by_strategy <const> = require "tangram.formulas.by_strategy"
 local core <const> = require "tangram.core"
 local plain <const> = require "tangram.plain"
+local schema <const> = require "tangram.schema"
 local slice <const> = require "tangram.slice"
 
 local cost <const> = {}
@@ -23,6 +24,50 @@ local function recompute_of(recompute)
   if recompute.layers == nil or recompute.layers == core.null then return recompute.kind end
   if recompute.kind == "full" then return recompute end
   error(("strategy: recompute: got '%s' of %s layers, expected a count with 'full' alone"):format(recompute.kind, recompute.layers), 0)
+end
+
+local function is_count(value) return math.type(value) == "integer" and value >= 1 end
+local function is_boolean(value) return type(value) == "boolean" end
+local RECOMPUTE <const> = { none = true, selective = true, full = true }
+local OFFLOAD <const> = { none = true, optimizer = true, activations = true, both = true }
+
+--- Fields of a strategy: what may stand there, and in words.
+local strategy_fields <const> = {
+  zero = { function(value) return math.type(value) == "integer" and value >= 0 and value <= 3 end, "0, 1, 2 or 3" },
+  fsep = { is_boolean, "true or false" }, sp = { is_boolean, "true or false" },
+  recompute = { function(value) return RECOMPUTE[type(value) == "table" and value.kind or value] end,
+    "'none', 'selective', 'full' or { kind = 'full', layers = n }" },
+  offload = { function(value) return OFFLOAD[value] end, "'none', 'optimizer', 'activations' or 'both'" },
+}
+for _, name in ipairs { "dp", "tp", "cp", "ep", "etp" } do strategy_fields[name] = { is_count, "a whole number of at least 1" } end
+
+local function refuse_strategy(strategy)
+  if type(strategy) ~= "table" then schema.fail("ctx.cost: strategy", strategy, "a table, { dp = 1, tp = 1 }") end
+  local names <const> = {}
+  for name in pairs(strategy_fields) do names[#names + 1] = name end
+  table.sort(names)
+  for name in pairs(strategy) do
+    if not strategy_fields[name] then
+      local near <const> = core.nearest(tostring(name), names)
+      schema.raise("strategy: %s: unknown field%s", tostring(name),
+        near and (" (did you mean '%s'?)"):format(near) or ", expected one of " .. table.concat(names, ", "))
+    end
+  end
+  for _, name in ipairs(names) do
+    local field <const>, value <const> = strategy_fields[name], strategy[name]
+    if value == nil and (name == "dp" or name == "tp") or value ~= nil and not field[1](value) then
+      schema.fail("strategy: " .. name, value, field[2])
+    end
+  end
+end
+
+--- Raises for a strategy that none can be; quick for those that can.
+local function check_strategy(strategy)
+  if type(strategy) ~= "table" or not strategy.dp or not strategy.tp then refuse_strategy(strategy) end
+  for name, value in next, strategy do
+    local field <const> = strategy_fields[name]
+    if not field or not field[1](value) then refuse_strategy(strategy) end
+  end
 end
 
 --- A strategy with every field; answers carry it.
@@ -268,6 +313,10 @@ function cost.wrap(plugin, options, sight)
   end
 
   local function checked(strategy, ctx)
+    if type(ctx) ~= "table" or not ctx.samples then
+      schema.fail("ctx.cost: last argument", ctx, "ctx: stage(run, island, strategy, ctx), terms(island, strategy, ctx)")
+    end
+    check_strategy(strategy)
     if ctx.samples % strategy.dp ~= 0 then
       error(("strategy: dp: got %d, expected a divisor of the microbatch's %d samples"):format(strategy.dp, ctx.samples), 0)
     end
@@ -291,6 +340,11 @@ function cost.wrap(plugin, options, sight)
     end
     made[check(plugin.name, plugin.atom and "close" or "stage", stage_figures, stage)] = true
     return stage
+  end
+
+  --- How many stages of the pipeline may stand behind this one; negative: it fits nowhere.
+  function wrapped.bears(stage, ctx)
+    return core.bears(stage.static_bytes, stage.transient_bytes, stage.inflight_bytes, ctx.capacity_bytes, ctx.microbatches)
   end
 
   --- Do the engine's terms tell a stage's sync_s (the plugin's constants have `reduce_share`)?
@@ -350,7 +404,7 @@ function cost.face(wrapped)
   end
   return {
     name = wrapped.name, additive = wrapped.additive, stage = wrapped.stage, terms = wrapped.terms, link = wrapped.link,
-    terms_tell_sync = wrapped.terms_tell_sync,
+    terms_tell_sync = wrapped.terms_tell_sync, bears = wrapped.bears,
     atom = function(...)
       local terms <const>, constants <const> = wrapped.atom(...)
       return own(terms), own(constants)

@@ -176,16 +176,34 @@ local function dropped_by(pruned)
   return table.concat(words, ", ")
 end
 
+local function said(complaint, islands)
+  return ("on island %s, atoms %d..%d at %d microbatch%s: %s"):format(islands[complaint.island].name, complaint.first, complaint.last,
+    complaint.microbatches, complaint.microbatches == 1 and "" or "es", complaint.why)
+end
+
+--- Most queries failed: what of, each reason once. Nil if most did not.
+---@param setting table planner.setting
+---@param outcome table planner.search
+---@return string?
+function diagnose.failures(setting, outcome)
+  local failed <const>, queried <const> = outcome.failed, outcome.counts.queried or 0
+  if 2 * #failed <= queried then return nil end
+  local words <const>, seen <const> = {}, {}
+  for _, one in ipairs(failed) do
+    if not seen[one.complaint.why] and #words < 3 then words[#words + 1] = said(one.complaint, one.islands) end
+    seen[one.complaint.why] = true
+  end
+  return ("%s queries of the parallelizer %s failed: %s"):format(#failed == queried and ("all %d"):format(queried)
+    or ("%d of %d"):format(#failed, queried), setting.parallelizer.path, table.concat(words, "; "))
+end
+
 --- Where it falls short, by the complaints of the first search.
 local function shortages(setting, outcome)
-  local words, counts <const> = {}, outcome.counts
+  local failed <const> = diagnose.failures(setting, outcome)
+  if failed then return nil, "no plan: " .. failed end
+  local words <const>, counts <const> = {}, outcome.counts
   for _, complaint in ipairs(outcome.first and outcome.first.refused or {}) do
-    words[#words + 1] = ("on island %s, atoms %d..%d at %d microbatch%s: %s"):format(
-      outcome.partitions[1].islands[complaint.island].name, complaint.first, complaint.last, complaint.microbatches,
-      complaint.microbatches == 1 and "" or "es", complaint.why)
-  end
-  if counts.queried > 0 and #outcome.failed == counts.queried then
-    return nil, ("no plan: all %d queries of the parallelizer failed: %s"):format(counts.queried, table.concat(words, "; "))
+    words[#words + 1] = said(complaint, outcome.partitions[1].islands)
   end
   if setting.rules then return "no plan fits" end -- the complaints are of one way to divide the GPUs, out of many
   return "no plan fits: " .. (#words > 0 and table.concat(words, "; ")

@@ -332,8 +332,12 @@ function planner.plan(spec, hooks)
   local outcome <const> = planner.search(setting, hooks)
   if setting.store then tell_of_store(setting, hooks) end
   if not outcome.best then
-    if outcome.stopped then return nil, "stopped before any plan was found", 4 end
-    return nil, hooks and hooks.brief and "no plan fits" or require("tangram.diagnose").explain(setting, outcome), 3
+    local diagnose <const> = require "tangram.diagnose"
+    if outcome.stopped then
+      local failures <const> = diagnose.failures(setting, outcome)
+      return nil, "stopped before any plan was found" .. (failures and "; " .. failures or ""), 4
+    end
+    return nil, hooks and hooks.brief and "no plan fits" or diagnose.explain(setting, outcome), 3
   end
   tell_of_unfit(setting)
   local plan <const> = plans.build(setting, outcome)

@@ -37,6 +37,7 @@ local function range(field)
     if field.min == field.max then return (" of %d items"):format(field.min) end
     return field.max and (" of %d to %d items"):format(field.min or 0, field.max) or (" of at least %d items"):format(field.min)
   end
+  if field.min and field.min == field.max then return ", " .. show(field.min) end
   if field.min and field.max then return (" from %s to %s"):format(show(field.min), show(field.max)) end
   if field.min then return " of at least " .. show(field.min) end
   local above <const> = field.above and " above " .. show(field.above) or ""
@@ -186,6 +187,34 @@ function schema.check(value, fields, where)
     end
   end
   return copy
+end
+
+local kinds <const> = { "enum" }
+for kind in pairs(nouns) do kinds[#kinds + 1] = kind end
+table.sort(kinds)
+
+local schema_fields <const> = {
+  type = { type = "enum", values = kinds }, doc = { type = "string" }, required = { type = "boolean" }, default = { type = "any" },
+  min = { type = "number" }, max = { type = "number" }, above = { type = "number" }, values = { type = "list" }, item = { type = "table" },
+  fields = { type = "table" }, any_of = { type = "list", item = { type = "table" } }, check = { type = "function" },
+}
+
+local function check_schema_field(field, where)
+  schema.check(field, schema_fields, where)
+  if (field.type == nil) == (field.any_of == nil) then
+    schema.fail(where .. ": type", field.type, schema.expected(schema_fields.type) .. ", or any_of in its place")
+  end
+  if field.type == "enum" and not field.values then schema.fail(where .. ": values", nil, "the list of what may stand there") end
+  for i, one in ipairs(field.any_of or {}) do check_schema_field(one, ("%s: any_of[%d]"):format(where, i)) end
+  if field.item then check_schema_field(field.item, where .. ": item") end
+  if field.fields then schema.check_schema(field.fields, where .. ": fields") end
+end
+
+--- Checks a schema, as plugins write them for their options; raises as `check` does.
+---@param fields table<string, table>
+---@param where string what they are of and where it stands
+function schema.check_schema(fields, where)
+  for _, name in ipairs(sorted_names(fields)) do check_schema_field(fields[name], where .. ": " .. tostring(name)) end
 end
 
 local function show_default(value)

@@ -29,15 +29,16 @@ end
 local reasons <const> = {
   raises = "faulty%.lua:%d+: boom", raises_a_table = "raised a table, expected a message",
   raises_in_tostring = "raised a table, expected a message", raises_nil = "raised a nil, expected a message",
-  overflows = "stack overflow", loops = "time limit reached", loops_in_pcall = "time limit reached",
-  loops_in_handler = "time limit reached", eats_memory = "not enough memory", eats_memory_in_pcall = "time limit reached",
+  overflows = "stack overflow", loops = "time limit of 0%.1 s reached", loops_in_pcall = "time limit of 0%.1 s reached",
+  loops_in_handler = "time limit of 0%.1 s reached", eats_memory = "memory limit of 24%.0 MiB reached",
+  eats_memory_in_pcall = "time limit of 0%.2 s reached",
   returns_text = "returned a string, expected a list of plans", returns_a_cycle = "got a key that is not a name|expected",
   returns_a_trap = "returned 0 plans",
 }
 
 --- Faults of answers alone.
 local answers <const> = {
-  not_a_number = { "good[1][1].forward_s = 0 / 0 return good", "forward_s: got .*nan, expected a finite number" },
+  not_a_number = { "good[1][1].forward_s = 0 / 0 return good", "forward_s: got NaN, expected a finite number" },
   negative = { "good[1][1].backward_s = -1 return good", "backward_s: got %-1, expected a finite number of at least 0" },
   infinite = { "good[1][1].sync_s = math.huge return good", "sync_s: got inf, expected a finite number" },
   gpus = { "good[1][1].gpus, good[1][1].strategy.tp = 1, 1 return good", "make 1 GPUs, expected the island's 2" },
@@ -106,7 +107,7 @@ describe("an adapter that never answers", function()
       local made <const>, why <const>, status <const> = plan(faulty.ways[name], true)
       assert.is_nil(made)
       assert.equal(3, status)
-      assert.matches("^no plan: all %d+ queries of the parallelizer failed: on island .*, atoms %d+%.%.%d+ at 2 microbatches: ", why)
+      assert.matches("^no plan: all %d+ queries of the parallelizer %S+ failed: on island .*, atoms %d+%.%.%d+ at 2 microbatches: ", why)
       assert.matches(reasons[name], why)
     end)
   end

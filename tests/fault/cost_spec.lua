@@ -30,10 +30,10 @@ end
 
 local reasons <const> = {
   raises = "mine%.lua:%d+: boom", raises_a_table = "raised a table", raises_in_tostring = "raised a table",
-  raises_nil = "raised a nil", overflows = "stack overflow", loops = "time limit reached", loops_in_pcall = "time limit reached",
-  loops_in_handler = "time limit reached", eats_memory = "not enough memory", eats_memory_in_pcall = "time limit reached",
+  raises_nil = "raised a nil", overflows = "stack overflow", loops = "time limit of", loops_in_pcall = "time limit of",
+  loops_in_handler = "time limit of", eats_memory = "memory limit of", eats_memory_in_pcall = "time limit of",
   returns_nothing = "cost model 'mine': stage: sync_s: got a nil", returns_text = "cost model 'mine': stage: sync_s: got a string",
-  returns_a_cycle = "cost model 'mine': stage: sync_s: got a nil", returns_a_trap = "time limit reached",
+  returns_a_cycle = "cost model 'mine': stage: sync_s: got a nil", returns_a_trap = "time limit of",
 }
 local figures <const> = {
   not_a_number = { "good.forward_s = 0 / 0 return good", "cost model 'mine': stage: forward_s: got .*nan" },

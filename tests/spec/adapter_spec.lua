@@ -38,8 +38,16 @@ describe("adapter check", function()
     local faults <const> = {
       { "", {} },
       { "stage.flops = 1", { "contract" }, "stage 1: flops: unknown field" },
-      { "plan.idle = nil", { "contract" }, "expected the island's" },
-      { "if #slice == 1 then error 'one atom' end", { "contract", "reasons" }, "one atom" },
+      { "plan.idle = nil", { "contract" }, "on an island of 2 GPUs, atoms 1..6, 8 microbatches, 0 stages behind: its stages and idle make "
+        .. "1 GPUs, expected the island's 2" },
+      { "stage.forward_s = 0 / 0", { "contract" }, "stage 1: forward_s: got NaN, expected a finite number of at least 0" },
+      { "stage.backward_s = -1", { "contract" }, "stage 1: backward_s: got -1, expected a finite number of at least 0" },
+      { "stage.transient_bytes = nil", { "contract" }, "transient_bytes: missing, expected a finite number of at least 0" },
+      { "if #slice == 1 then error 'one atom' end", { "contract" }, "one atom; expected: the engine takes every answer" },
+      { "while true do end", { "contract" }, "no answer within 0.2 s (--query-seconds)" },
+      { "while true do pcall(function() while true do end end) end", { "contract" }, "no answer within 0.2 s" },
+      { "ctx.cost.stage(slice, island, { dp = 1, tp = 1, zeros = 3 }, ctx)", { "contract" },
+        "strategy: zeros: unknown field (did you mean 'zero'?)" },
       { "if slice.has_head then return nil end", { "reasons" }, "no plan and no reason" },
       { "stage.forward_s = stage.forward_s * (1 + calls % 2 * 1e-10)", { "determinism" }, "asked twice" },
       { "ctx.memo.n = (ctx.memo.n or 0) + 1; stage.forward_s = stage.forward_s * ctx.memo.n", { "determinism" }, "after other slices" },
@@ -51,11 +59,14 @@ describe("adapter check", function()
     }
     for i = 1, support.scale(#faults) do
       local fault <const> = faults[i]
-      local report <const> = conformance.check(support.write(("%s/faulty%d.lua"):format(folder, i), adapter(fault[1])))
+      local report <const> = conformance.check(support.write(("%s/faulty%d.lua"):format(folder, i), adapter(fault[1])), nil,
+        fault[1]:find "while" and 0.2 or nil)
       assert.same(fault[2], names_of_failures(report), fault[1])
       assert.equal(#fault[2], report.failed)
       for _, result in ipairs(report.results) do
-        if result.name == fault[2][1] then assert.truthy(result.why:find(fault[3], 1, true), result.why) end
+        local line <const> = result.name == fault[2][1] and conformance.line(result)
+        if line then assert.truthy(line:find(fault[3], 1, true), line) end
+        assert.equal(fault[2][1] == "contract" and result.name ~= "contract", result.unjudged or false)
       end
     end
   end)
@@ -89,11 +100,35 @@ describe("adapter check", function()
     local path <const> = support.write(folder .. "/faulty.lua", adapter "plan.idle = nil")
     local status <const>, out <const> = support.run("tangram adapter check " .. path)
     assert.equal(1, status)
-    assert.matches("\nFAILED  contract", "\n" .. out)
-    assert.matches("\n5 passed, 1 failed; ", out)
+    assert.matches("^" .. path:gsub("%p", "%%%0") .. "\nFAILED  contract", out)
+    assert.matches("\n0 passed, 1 failed, 5 not judged until the first holds; ", out)
     local refused <const>, _, why <const> = support.run "tangram adapter check uniform --option max_tpp=2"
     assert.equal(2, refused)
     assert.matches("max_tpp: unknown field %(did you mean 'max_tp'%?%)", why)
+  end)
+end)
+
+describe("a planning by an adapter that is wrong", function()
+  it("ends with its file, the field and what was expected, each reason once", function()
+    local folder <const> = support.folder()
+    local source <const> = [[return { api = 1, kind = "parallelizer", name = "faulty", plan = function(slice, island, ctx)
+      local stage <const> = ctx.cost.stage(slice, island, { dp = 1, tp = 1 }, ctx)
+      %s
+      return { { stage } }
+    end }]]
+    local path <const> = support.write(folder .. "/faulty.lua", source:format "stage.forwards_s = stage.forward_s")
+    local words <const> = "tangram plan recipes/quickstart.lua --quiet --microbatches 32 --parallelizer " .. path
+    local status <const>, _, err <const> = support.run(words)
+    assert.equal(3, status)
+    assert.matches("^tangram plan: no plan: all %d+ queries of the parallelizer " .. path:gsub("%p", "%%%0")
+      .. " failed: on island [%w-]+, atoms 1..%d+ at 32 microbatches: plan 1: stage 1: forwards_s: unknown field "
+      .. "%(did you mean 'forward_s'%?%)\n$", err)
+    support.write(path, source:format "while true do end")
+    local stopped <const>, _, why <const> = support.run(words .. " --query-seconds 0.1 --time-limit 1")
+    assert.equal(4, stopped)
+    assert.matches("stopped before any plan was found; all %d+ queries of the parallelizer %S+ failed: on island .*: time limit of 0.1 s "
+      .. "reached\n$", why)
+    support.remove(folder)
   end)
 end)
 

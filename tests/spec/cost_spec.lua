@@ -112,6 +112,28 @@ describe("ctx.cost refuses", function()
       end, "strategy: recompute: got 'selective' of 2 layers, expected a count with 'full' alone")
     end
   end)
+  it("what no strategy can be, by its field", function()
+    local wrapped <const> = pricing.wrap(PATH)
+    for message, strategy in pairs {
+      ["strategy: zeros: unknown field (did you mean 'zero'?)"] = { dp = 1, tp = 1, zeros = 3 },
+      ["strategy: 1: unknown field, expected one of cp, dp, ep, etp, fsep, offload, recompute, sp, tp, zero"] = { 1, dp = 1, tp = 1 },
+      ["strategy: tp: missing, expected a whole number of at least 1"] = { dp = 1 },
+      ["strategy: dp: got 0, expected a whole number of at least 1"] = { dp = 0, tp = 1 },
+      ["strategy: ep: got 1.5, expected a whole number of at least 1"] = { dp = 1, tp = 1, ep = 1.5 },
+      ["strategy: cp: got '2', expected a whole number of at least 1"] = { dp = 1, tp = 1, cp = "2" },
+      ["strategy: zero: got 4, expected 0, 1, 2 or 3"] = { dp = 1, tp = 1, zero = 4 },
+      ["strategy: sp: got 1, expected true or false"] = { dp = 1, tp = 1, sp = 1 },
+      ["strategy: offload: got 'disk', expected 'none', 'optimizer', 'activations' or 'both'"] = { dp = 1, tp = 1, offload = "disk" },
+      ["strategy: recompute: got 'ful', expected 'none', 'selective', 'full' or { kind = 'full', layers = n }"] =
+        { dp = 1, tp = 1, recompute = "ful" },
+      ["ctx.cost: strategy: got 7, expected a table, { dp = 1, tp = 1 }"] = 7,
+    } do
+      assert.has_error(function() wrapped.stage(pricing.run(ctx), island, strategy, ctx) end, message)
+      assert.has_error(function() wrapped.terms(island, strategy, ctx) end, message)
+    end
+    assert.has_error(function() wrapped.stage(pricing.run(ctx), island, { dp = 1, tp = 1 }) end,
+      "ctx.cost: last argument: missing, expected ctx: stage(run, island, strategy, ctx), terms(island, strategy, ctx)")
+  end)
   it("terms that are missing or not finite", function()
     local broken <const> = { name = "mine", atom = function() return { forward_s = 1 / 0 } end,
       constants = function() return { stage_s = 0, static_bytes = 0 } end }

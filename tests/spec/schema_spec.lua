@@ -75,6 +75,20 @@ describe("schema", function()
     assert.equal("r.lua: training: got 3, expected a table", message(3))
   end)
 
+  it("checks schemas themselves, as plugins write them", function()
+    local function why(field) return select(2, pcall(schema.check_schema, { size = field }, "p.lua: options")) end
+    assert.is_true(pcall(schema.check_schema, fields, "options"))
+    assert.equal("p.lua: options: size: defualt: unknown field (did you mean 'default'?)", why { type = "integer", defualt = 1 })
+    assert.matches("^p.lua: options: size: type: got 'int', expected one of 'any', 'boolean', .* %(did you mean '%w+'%?%)$",
+      why { type = "int" })
+    assert.matches("^p.lua: options: size: type: missing, expected one of .*, or any_of in its place$", why { doc = "how large" })
+    assert.equal("p.lua: options: size: values: missing, expected the list of what may stand there", why { type = "enum" })
+    assert.matches("options: size: item: type: got 'strng'", why { type = "list", item = { type = "strng" } })
+    assert.matches("options: size: any_of%[2%]: fields: a: mni: unknown field %(did you mean 'min'%?%)",
+      why { any_of = { { type = "number" }, { type = "table", fields = { a = { type = "number", mni = 1 } } } } })
+    assert.equal("p.lua: options: size: got 5, expected a table", why(5))
+  end)
+
   it("documents each field once", function()
     local text <const> = schema.document(fields)
     assert.matches("  batch   sequences an iteration %(a whole number from 1 to 1000000; required%)", text)

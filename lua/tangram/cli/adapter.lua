@@ -17,6 +17,7 @@ local function make_parser()
   check:argument("adapter", "a name or the path of a .lua file")
   check:option("--option", "one of the adapter's options (may be repeated)"):argname "NAME=VALUE":count "*"
   check:option("--cost", "cost model: a name or a path"):argname "NAME":default "analytic"
+  check:option("--query-seconds", "limit of one question"):argname "SECONDS":default "10":convert(options.number("--query-seconds", 0.001))
   parser:option("--lua-dir", "look for adapters and cost models here first"):argname "DIR"
   return parser
 end
@@ -60,12 +61,17 @@ local function check(args)
     local name <const>, value <const> = options.assignment("--option", word)
     values[name] = value
   end
-  local report <const> = require("tangram.conformance").check({ name = args.adapter, options = values }, args.cost)
+  local conformance <const> = require "tangram.conformance"
+  local report <const> = conformance.check({ name = args.adapter, options = values }, args.cost, args.query_seconds)
+  local unjudged = 0
+  print(report.path)
   for _, result in ipairs(report.results) do
-    print(("%-6s  %-12s  %s"):format(result.why and "FAILED" or "ok", result.name, result.why or result.what))
+    unjudged = unjudged + (result.unjudged and 1 or 0)
+    print(conformance.line(result))
   end
   for _, note in ipairs(report.notes) do print("note    " .. note) end
-  print(("%d passed, %d failed; %d questions asked"):format(#report.results - report.failed, report.failed, report.answers))
+  print(("%d passed, %d failed%s; %d questions asked"):format(#report.results - report.failed - unjudged, report.failed,
+    unjudged > 0 and (", %d not judged until the first holds"):format(unjudged) or "", report.answers))
   return report.failed > 0 and 1 or 0
 end
 

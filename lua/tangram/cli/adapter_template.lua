@@ -65,6 +65,7 @@ return {
   end,
   -- A list of plans, of which none is better than another in everything; or nil and why. Given the same slice content, island,
   -- microbatches and successors it must answer the same: draw chance from ctx.rng, remember in ctx.memo what only saves time.
+  -- ctx.log(text) puts a line into the report.
   plan = function(slice, island, ctx)
     local found <const> = candidates(slice, island, ctx)
     if #found == 0 then

@@ -65,7 +65,7 @@ function options.number(name, least)
   return function(text)
     local value <const> = tonumber(text)
     if value and value >= (least or value) then return value end
-    return nil, ("%s: got '%s', expected a number%s"):format(name, text, least and (" of at least %d"):format(least) or "")
+    return nil, ("%s: got '%s', expected a number%s"):format(name, text, least and (" of at least %g"):format(least) or "")
   end
 end
 
