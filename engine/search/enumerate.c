@@ -252,7 +252,8 @@ static tg_status count_pairs(const tg_run *run, const tg_level *level, tg_enumer
             out->reused++;
         else if (!policy) {
             out->asked++;
-            out->saved += positions_of(run->problem, pair) - (long)level->classes[pair->class].asked.count;
+            long spared = positions_of(run->problem, pair) - (long)level->classes[pair->class].asked.count;
+            out->saved += spared > 0 ? spared : 0; /* on a sole island no other slice than the whole has a position */
         }
         if (!policy)
             seen[pair->class] = true;
