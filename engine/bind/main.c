@@ -55,8 +55,11 @@ static int run(lua_State *L)
 
 static void on_interrupt(int number)
 {
+    static const char told[] = "\ntangram: stopping with what there is; a second Ctrl-C ends it at once\n";
     tg_request_stop();
-    signal(number, SIG_DFL); /* a second one ends the program at once */
+    signal(number, SIG_DFL);
+    if (isatty(STDERR_FILENO) && write(STDERR_FILENO, told, sizeof told - 1) < 0)
+        _exit(EXIT_FAILURE); /* nobody is there any more */
 }
 
 /* At exit: what was printed may be on its way until now, and a full disk shows only then. */

@@ -46,7 +46,10 @@ local function refuse_strategy(strategy)
   local names <const> = {}
   for name in pairs(strategy_fields) do names[#names + 1] = name end
   table.sort(names)
-  for name in pairs(strategy) do
+  local given <const> = {}
+  for name in next, strategy do given[#given + 1] = name end
+  table.sort(given, function(a, b) return tostring(a) < tostring(b) end)
+  for _, name in ipairs(given) do
     if not strategy_fields[name] then
       local near <const> = core.nearest(tostring(name), names)
       schema.raise("strategy: %s: unknown field%s", tostring(name),
@@ -102,7 +105,7 @@ local function check(name, of, figures, result)
     local value <const> = type(result) == "table" and result[field]
     if type(value) ~= "number" or not (value >= 0 and value < math.huge) then
       error(("cost model '%s': %s: %s: got %s, expected a finite number of at least 0"):format(name, of, field,
-        type(result) ~= "table" and "a " .. type(result) or type(value) == "number" and value or "a " .. type(value)), 0)
+        type(result) ~= "table" and "a " .. type(result) or type(value) == "number" and schema.show(value) or "a " .. type(value)), 0)
     end
   end
   return result
@@ -259,6 +262,9 @@ function cost.wrap(plugin, options, sight)
   local places <const> = {} -- by island and B: the plugin's context, and prices and terms by strategy
 
   local function place_of(island, ctx)
+    if type(island) ~= "table" or not island.index or not ctx.microbatches then
+      schema.fail("ctx.cost: island", island, "an island: stage(run, island, strategy, ctx), terms(island, strategy, ctx)")
+    end
     local key <const> = island.index .. "," .. ctx.microbatches
     local place = places[key]
     if sight then
