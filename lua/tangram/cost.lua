@@ -101,7 +101,7 @@ local function check(name, of, figures, result)
     local value <const> = type(result) == "table" and result[field]
     if type(value) ~= "number" or not (value >= 0 and value < math.huge) then
       error(("cost model '%s': %s: %s: got %s, expected a finite number of at least 0"):format(name, of, field,
-        type(result) ~= "table" and "a " .. type(result) or type(value) == "number" and value or "a " .. type(value)), 0)
+        type(result) ~= "table" and "a " .. type(result) or type(value) == "number" and schema.show(value) or "a " .. type(value)), 0)
     end
   end
   return result

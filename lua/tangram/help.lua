@@ -93,20 +93,30 @@ local function of_module(module)
   return #lines > 0 and table.concat(lines, "\n") or "a table; its name alone prints it"
 end
 
-local function plugin_named(name)
+--- What all plugins of that name say of themselves; nil if there is none.
+local function of_plugins_named(name)
+  local texts <const> = {}
   for _, kind in ipairs(sorted_keys(contract.plugins)) do
     for _, known in ipairs(loader.list(kind)) do
-      if known == name then return loader.load(kind, name) end
+      if known == name then
+        local plugin <const> = loader.describe(kind, name)
+        plugin.kind = kind
+        texts[#texts + 1] = of_plugin(plugin)
+      end
     end
   end
+  return texts[1] and table.concat(texts, "\n")
 end
 
 --- All words that help("…") knows.
 local function topics()
-  local words <const> = sorted_keys(tables)
+  local words <const>, seen <const> = sorted_keys(tables), {}
   for _, kind in ipairs(sorted_keys(contract.plugins)) do
     words[#words + 1] = kind
-    for _, name in ipairs(loader.list(kind)) do words[#words + 1] = name end
+    for _, name in ipairs(loader.list(kind)) do
+      words[#words + 1] = not seen[name] and name or nil
+      seen[name] = true
+    end
   end
   return words
 end
@@ -117,8 +127,8 @@ local function of_word(word)
     return ("%s\nknown: %s"):format(of_fields(("a %s is one file that returns a table with these fields:"):format(contract.nouns[word]),
       contract.plugins[word]), table.concat(loader.list(word), ", "))
   end
-  local plugin <const> = plugin_named(word)
-  if plugin then return of_plugin(plugin) end
+  local text <const> = of_plugins_named(word)
+  if text then return text end
   local near <const> = core.nearest(word, topics())
   return ("nothing is known about '%s'%s"):format(word, near and (" (did you mean '%s'?)"):format(near)
     or ", expected one of " .. table.concat(topics(), ", "))

@@ -15,6 +15,8 @@ local function show(value)
   local kind <const> = type(value)
   if kind == "string" then
     return ("'%s'"):format((#value > 40 and value:sub(1, 40) .. "…" or value):gsub("%c", " "))
+  elseif value ~= value then
+    return "NaN"
   elseif kind == "number" then
     return math.type(value) == "integer" and ("%d"):format(value) or ("%.14g"):format(value)
   elseif kind == "boolean" then
