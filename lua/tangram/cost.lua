@@ -8,6 +8,7 @@ local core <const> = require "tangram.core"
 local plain <const> = require "tangram.plain"
 local schema <const> = require "tangram.schema"
 local slice <const> = require "tangram.slice"
+local sorted_keys <const> = require "tangram.sorted_keys"
 
 local cost <const> = {}
 
@@ -43,13 +44,8 @@ for _, name in ipairs { "dp", "tp", "cp", "ep", "etp" } do strategy_fields[name]
 
 local function refuse_strategy(strategy)
   if type(strategy) ~= "table" then schema.fail("ctx.cost: strategy", strategy, "a table, { dp = 1, tp = 1 }") end
-  local names <const> = {}
-  for name in pairs(strategy_fields) do names[#names + 1] = name end
-  table.sort(names)
-  local given <const> = {}
-  for name in next, strategy do given[#given + 1] = name end
-  table.sort(given, function(a, b) return tostring(a) < tostring(b) end)
-  for _, name in ipairs(given) do
+  local names <const> = sorted_keys(strategy_fields)
+  for _, name in ipairs(sorted_keys(strategy)) do
     if not strategy_fields[name] then
       local near <const> = core.nearest(tostring(name), names)
       schema.raise("strategy: %s: unknown field%s", tostring(name),

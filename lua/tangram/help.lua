@@ -3,6 +3,7 @@ local contract <const> = require "tangram.contract"
 local core <const> = require "tangram.core"
 local loader <const> = require "tangram.loader"
 local schema <const> = require "tangram.schema"
+local sorted_keys <const> = require "tangram.sorted_keys"
 
 local help <const> = {}
 
@@ -66,13 +67,6 @@ local function of_function(f)
   return table.concat(lines, "\n")
 end
 
-local function sorted(t)
-  local names <const> = {}
-  for name in pairs(t) do names[#names + 1] = tostring(name) end
-  table.sort(names)
-  return names
-end
-
 local function of_fields(title, fields)
   return title .. "\n" .. schema.document(fields)
 end
@@ -86,7 +80,7 @@ end
 --- Functions with the first sentence of what is written above them, and the fields.
 local function of_module(module)
   local lines <const> = {}
-  for _, name in ipairs(sorted(module)) do
+  for _, name in ipairs(sorted_keys(module)) do
     local member <const> = module[name]
     if type(member) == "function" then
       local doc <const> = doc_of(member)
@@ -102,7 +96,7 @@ end
 --- What all plugins of that name say of themselves; nil if there is none.
 local function of_plugins_named(name)
   local texts <const> = {}
-  for _, kind in ipairs(sorted(contract.plugins)) do
+  for _, kind in ipairs(sorted_keys(contract.plugins)) do
     for _, known in ipairs(loader.list(kind)) do
       if known == name then
         local plugin <const> = loader.describe(kind, name)
@@ -116,8 +110,8 @@ end
 
 --- All words that help("…") knows.
 local function topics()
-  local words <const>, seen <const> = sorted(tables), {}
-  for _, kind in ipairs(sorted(contract.plugins)) do
+  local words <const>, seen <const> = sorted_keys(tables), {}
+  for _, kind in ipairs(sorted_keys(contract.plugins)) do
     words[#words + 1] = kind
     for _, name in ipairs(loader.list(kind)) do
       words[#words + 1] = not seen[name] and name or nil
@@ -159,7 +153,7 @@ function help.text(x)
   if type(x) ~= "table" then return "a " .. type(x) end
   if x.api and contract.plugins[x.kind] then return of_plugin(x) end
   if x.format == "tangram.plan/1" then return "a plan; its name alone prints the report, and its fields are:\n  " ..
-    table.concat(sorted(x), ", ") end
+    table.concat(sorted_keys(x), ", ") end
   return of_module(x)
 end
 
