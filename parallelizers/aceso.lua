@@ -42,6 +42,7 @@ local function database_space(slice, island, ctx)
     kinds = kinds, from = slice.first, to = slice.last, gpus = island.gpus, gpus_per_node = island.gpus_per_node,
     capacity_bytes = ctx.capacity_bytes, successors = ctx.successors, sizes = { ctx.samples }, microbatches = { ctx.microbatches },
     max_stage_gpus = ctx.options.max_stage_gpus, max_tp = ctx.options.max_tp, choices = ctx.memo.choices,
+    repair = ctx.options.repair, memory_bytes_per_s = island.device.memory_bytes_per_s,
   })
 end
 

@@ -63,18 +63,27 @@ static const field *find_field(const field *fields, size_t count, const char *na
     return NULL;
 }
 
-static tg_status refuse_unknown(const reader *r, const field *fields, size_t count, const char *name)
+static tg_status refuse_unknown(const reader *r, const char *prefix, const field *fields, size_t count,
+                                const char *name)
 {
     const char *names[MOST_FIELDS];
     for (size_t i = 0; i < count; i++)
         names[i] = fields[i].name;
     const char *near = tg_nearest(name, names, count);
-    return tg_fail(r->err, TG_EPROVIDER, "plan %d: stage %d: %.60s: unknown field%s%s%s", r->plan, r->stage, name,
-                   near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+    return tg_fail(r->err, TG_EPROVIDER, "plan %d: stage %d: %s%.60s: unknown field%s%s%s", r->plan, r->stage, prefix,
+                   name, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
 }
 
-/* The plain fields of the table at the top of the stack; OTHER ones are left to the caller. */
-static tg_status read_fields(const reader *r, const field *fields, size_t count, void *out)
+static tg_status refuse_field(const reader *r, const char *prefix, const field *f, const char *expected)
+{
+    char place[LONGEST_NAME];
+    snprintf(place, sizeof place, "%s%s", prefix, f->name);
+    return refuse_value(r, place, expected);
+}
+
+/* The plain fields of the table at the top of the stack; OTHER ones are left to the caller. prefix: of names in
+ * messages. */
+static tg_status read_fields(const reader *r, const char *prefix, const field *fields, size_t count, void *out)
 {
     static const char *const words[] = {[INTEGER] = "a whole number",
                                         [NUMBER] = "a finite number of at least 0",
@@ -84,31 +93,33 @@ static tg_status read_fields(const reader *r, const field *fields, size_t count,
     bool seen[MOST_FIELDS] = {false};
     for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
         if (lua_type(L, -2) != LUA_TSTRING)
-            return refuse(r, "a table", "a key that is not a name", "names as keys");
+            return tg_fail(r->err, TG_EPROVIDER,
+                           "plan %d: stage %d: got a key that is not a name, expected names as keys", r->plan,
+                           r->stage);
         const char *name = lua_tostring(L, -2);
         const field *f = find_field(fields, count, name);
         if (!f)
-            return refuse_unknown(r, fields, count, name);
+            return refuse_unknown(r, prefix, fields, count, name);
         seen[f - fields] = true;
         void *at = (char *)out + f->offset;
         int whole;
         switch (f->kind) {
         case INTEGER:
             if (!lua_isinteger(L, -1) && lua_tonumber(L, -1) != floor(lua_tonumber(L, -1)))
-                return refuse_value(r, name, words[INTEGER]);
+                return refuse_field(r, prefix, f, words[INTEGER]);
             if (lua_type(L, -1) != LUA_TNUMBER || fabs(lua_tonumber(L, -1)) > 1e9)
-                return refuse_value(r, name, words[INTEGER]);
+                return refuse_field(r, prefix, f, words[INTEGER]);
             whole = (int)lua_tonumber(L, -1);
             memcpy(at, &whole, sizeof whole);
             break;
         case NUMBER:
             if (lua_type(L, -1) != LUA_TNUMBER || !(lua_tonumber(L, -1) >= 0) || isinf(lua_tonumber(L, -1)))
-                return refuse_value(r, name, words[NUMBER]);
+                return refuse_field(r, prefix, f, words[NUMBER]);
             *(double *)at = lua_tonumber(L, -1);
             break;
         case BOOLEAN:
             if (lua_type(L, -1) != LUA_TBOOLEAN)
-                return refuse_value(r, name, words[BOOLEAN]);
+                return refuse_field(r, prefix, f, words[BOOLEAN]);
             *(bool *)at = lua_toboolean(L, -1);
             break;
         case OTHER:
@@ -116,8 +127,11 @@ static tg_status read_fields(const reader *r, const field *fields, size_t count,
         }
     }
     for (size_t i = 0; i < count; i++)
-        if (fields[i].required && !seen[i])
-            return refuse(r, fields[i].name, "missing", words[fields[i].kind]);
+        if (fields[i].required && !seen[i]) {
+            char place[LONGEST_NAME];
+            snprintf(place, sizeof place, "%s%s", prefix, fields[i].name);
+            return refuse(r, place, "missing", words[fields[i].kind]);
+        }
     return TG_OK;
 }
 
@@ -179,7 +193,7 @@ static tg_status read_strategy(const reader *r, tg_strategy *out)
     *out = (tg_strategy){.cp = 1, .ep = 1, .etp = 1, .recompute_layers = -1};
     if (lua_getfield(L, -1, "strategy") != LUA_TTABLE)
         return refuse_value(r, "strategy", "a table");
-    tg_status status = read_fields(r, strategy_fields, STRATEGY_FIELDS, out);
+    tg_status status = read_fields(r, "strategy.", strategy_fields, STRATEGY_FIELDS, out);
     if (status == TG_OK)
         status = read_recompute(r, out);
     if (status != TG_OK)
@@ -265,7 +279,7 @@ static tg_status read_stage(reader *r, tg_planned_stage *out)
         *out = *seen->stage;
         return TG_OK;
     }
-    tg_status status = read_fields(r, stage_fields, STAGE_FIELDS, out);
+    tg_status status = read_fields(r, "", stage_fields, STAGE_FIELDS, out);
     if (status == TG_OK)
         status = read_strategy(r, &out->strategy);
     if (status == TG_OK && lua_getfield(L, -1, "parts") != LUA_TNIL) {
@@ -280,6 +294,21 @@ static tg_status read_stage(reader *r, tg_planned_stage *out)
         *seen = (seen_stage){table, out};
     }
     return status;
+}
+
+/* Names the key of the plan at the top that is neither a stage's number nor 'idle'. */
+static tg_status refuse_plan_key(const reader *r, lua_Integer count)
+{
+    lua_State *L = r->L;
+    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
+        bool name = lua_type(L, -2) == LUA_TSTRING, index = lua_isinteger(L, -2);
+        if (name && strcmp(lua_tostring(L, -2), "idle") != 0)
+            return tg_fail(r->err, TG_EPROVIDER, "plan %d: %.60s: unknown field, expected stages and, if any, 'idle'",
+                           r->plan, lua_tostring(L, -2));
+        if (!name && (!index || lua_tointeger(L, -2) < 1 || lua_tointeger(L, -2) > count))
+            break;
+    }
+    return tg_fail(r->err, TG_EPROVIDER, "plan %d: expected a list of stages and, if any, 'idle'", r->plan);
 }
 
 static tg_status read_candidate(reader *r, tg_candidate *out)
@@ -305,7 +334,7 @@ static tg_status read_candidate(reader *r, tg_candidate *out)
             out->idle = (int)lua_tointeger(L, -1);
     }
     if (named != count)
-        return tg_fail(r->err, TG_EPROVIDER, "plan %d: expected a list of stages and, if any, 'idle'", r->plan);
+        return refuse_plan_key(r, count);
     tg_planned_stage *stages = tg_arena_alloc(r->arena, (size_t)count, sizeof *stages);
     if (!stages)
         return tg_fail(r->err, TG_EMEMORY, "out of memory");

@@ -32,6 +32,7 @@ static int run(lua_State *L)
     int argc = (int)lua_tointeger(L, 1);
     char **argv = lua_touserdata(L, 2);
     luaL_openlibs(L);
+    tg_tick(L);
     lua_gc(L, LUA_GCINC, 400, 0, 0); /* planning makes many small tables: collect less often */
     tg_preload(L, tg_embedded_modules);
     luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
@@ -54,8 +55,11 @@ static int run(lua_State *L)
 
 static void on_interrupt(int number)
 {
+    static const char told[] = "\ntangram: stopping with what there is; a second Ctrl-C ends it at once\n";
     tg_request_stop();
-    signal(number, SIG_DFL); /* a second one ends the program at once */
+    signal(number, SIG_DFL);
+    if (isatty(STDERR_FILENO) && write(STDERR_FILENO, told, sizeof told - 1) < 0)
+        _exit(EXIT_FAILURE); /* nobody is there any more */
 }
 
 /* At exit: what was printed may be on its way until now, and a full disk shows only then. */

@@ -99,11 +99,11 @@ static int cut_at(const tg_problem *problem, double share)
     return share >= 1 ? problem->atom_count : cut;
 }
 
-static int class_of_slice(const tg_run *run, int island, int first, int last)
+static const tg_pair *pair_of(const tg_run *run, int island, int first, int last)
 {
     /* the place in the list of tg_run_list_pairs */
     long n = run->problem->atom_count, before = (long)first * n - (long)first * (first - 1) / 2;
-    return run->pairs[(before + last - first - 1) * run->problem->island_count + island].class;
+    return &run->pairs[(before + last - first - 1) * run->problem->island_count + island];
 }
 
 static tg_status guess(const tg_run *run, const tg_level *level, int island, int first, int last, tg_ask_vec *out,
@@ -111,10 +111,11 @@ static tg_status guess(const tg_run *run, const tg_level *level, int island, int
 {
     if (first >= last)
         return TG_OK;
-    int class = class_of_slice(run, island, first, last);
-    if (!level->classes[class].kept)
+    const tg_pair *pair = pair_of(run, island, first, last);
+    const tg_pair_class *class = &level->classes[pair->class];
+    if (pair->dropped_by || !class->kept)
         return TG_OK;
-    tg_ask ask = {.class = class, .successors = tg_first_successors(run->problem, &level->classes[class])};
+    tg_ask ask = {.class = pair->class, .successors = tg_first_successors(run->problem, class)};
     return tg_ask_vec_push(out, ask) ? TG_OK : tg_fail(err, TG_EMEMORY, "out of memory");
 }
 
@@ -270,7 +271,8 @@ static tg_status count_pairs(const tg_run *run, const tg_level *level, tg_enumer
             out->reused++;
         else if (!policy) {
             out->asked++;
-            out->saved += positions_of(run->problem, pair) - (long)level->classes[pair->class].asked.count;
+            long spared = positions_of(run->problem, pair) - (long)level->classes[pair->class].asked.count;
+            out->saved += spared > 0 ? spared : 0; /* on a sole island no other slice than the whole has a position */
         }
         if (!policy)
             seen[pair->class] = true;

@@ -39,16 +39,19 @@ static int compare_keyed(const void *a, const void *b)
 /* Classes are numbered in the order of their first pairs. */
 static tg_status number_classes(tg_run *run, tg_pair *pairs, tg_error *err)
 {
-    size_t n = (size_t)run->pair_count;
-    keyed *sorted = calloc(n, sizeof *sorted);
+    keyed *sorted = calloc((size_t)run->pair_count, sizeof *sorted);
     if (!sorted)
         return tg_fail(err, TG_EMEMORY, "out of memory");
+    size_t n = 0;
     tg_status status = TG_OK;
     for (int i = 0; i < run->pair_count && status == TG_OK; i++) {
-        sorted[i] = (keyed){.key = (uint64_t)i, .pair = i};
+        if (pairs[i].dropped_by)
+            continue;
+        keyed *one = &sorted[n++];
+        *one = (keyed){.key = (uint64_t)i, .pair = i};
         tg_query query = query_of(&pairs[i], 0);
         if (run->provider->key)
-            status = run->provider->key(run->provider->self, &query, &sorted[i].key, err);
+            status = run->provider->key(run->provider->self, &query, &one->key, err);
     }
     if (status == TG_OK) {
         qsort(sorted, n, sizeof *sorted, compare_keyed);
@@ -58,7 +61,8 @@ static tg_status number_classes(tg_run *run, tg_pair *pairs, tg_error *err)
             pairs[sorted[i].pair].class = sorted[start].pair; /* for now: the class's first pair */
         }
         for (int i = 0; i < run->pair_count; i++)
-            pairs[i].class = pairs[i].class == i ? run->class_count++ : pairs[pairs[i].class].class;
+            if (!pairs[i].dropped_by)
+                pairs[i].class = pairs[i].class == i ? run->class_count++ : pairs[pairs[i].class].class;
     }
     free(sorted);
     return status;
@@ -66,12 +70,13 @@ static tg_status number_classes(tg_run *run, tg_pair *pairs, tg_error *err)
 
 enum { MANY_PAIRS = 20000 };
 
-/* Is a pair worth asking for? Where there are many, as with atoms below layers, only if the slice can stand in a whole
- * sequence: at each end that it leaves open stands another island. Where they are few, the others' answers tell what is
- * short of memory, and serve a larger cluster out of a store. */
-static bool is_listed(const tg_problem *problem, size_t count, int first, int last)
+/* Why a slice is not asked for, wherever it lies: no sequence holds it, as at each end that it leaves open another
+ * island must stand. Only where pairs are many, as with atoms below layers: where they are few, such slices' answers
+ * tell what is short of memory, and serve a larger cluster out of a store. */
+static const char *why_nowhere(const tg_problem *problem, size_t count, int first, int last)
 {
-    return count <= MANY_PAIRS || (first > 0) + (last < problem->atom_count) < problem->island_count;
+    bool stands = (first > 0) + (last < problem->atom_count) < problem->island_count;
+    return stands || count <= MANY_PAIRS ? NULL : "unplaceable";
 }
 
 tg_status tg_run_list_pairs(tg_run *run, tg_error *err)
@@ -86,8 +91,11 @@ tg_status tg_run_list_pairs(tg_run *run, tg_error *err)
         return tg_fail(err, TG_EMEMORY, "out of memory");
     for (int first = 0; first < problem->atom_count; first++)
         for (int last = first + 1; last <= problem->atom_count; last++)
-            for (int island = 0; island < problem->island_count && is_listed(problem, count, first, last); island++)
-                pairs[run->pair_count++] = (tg_pair){.island = island, .first = first, .last = last};
+            for (int island = 0; island < problem->island_count; island++)
+                pairs[run->pair_count++] = (tg_pair){.island = island,
+                                                     .first = first,
+                                                     .last = last,
+                                                     .dropped_by = why_nowhere(problem, count, first, last)};
     run->pairs = pairs;
     return number_classes(run, pairs, err);
 }
@@ -97,6 +105,8 @@ static tg_status apply_policies(tg_run *run, tg_level *level, tg_error *err)
     const tg_provider *provider = run->provider;
     for (int i = 0; i < run->pair_count; i++) {
         tg_pair *pair = &level->pairs[i];
+        if (pair->dropped_by)
+            continue;
         tg_pair_class *class = &level->classes[pair->class];
         tg_query query = query_of(pair, level->microbatches);
         if (class->representative.last == 0)

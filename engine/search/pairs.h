@@ -42,8 +42,8 @@ TG_VEC(tg_sample_vec, tg_sample);
 
 typedef struct {
     int island, first, last;
-    int class;
-    const char *dropped_by; /* the policy that dropped it at the level's microbatches; NULL: kept */
+    int class;              /* 0 where the run dropped it, at any number of microbatches */
+    const char *dropped_by; /* the policy that did so at the level's microbatches, or "unplaceable"; NULL: kept */
 } tg_pair;
 
 typedef struct {
@@ -70,7 +70,7 @@ typedef struct {
     const tg_enumerate_options *options;
     tg_pool *pool;
     int pair_count, class_count;
-    const tg_pair *pairs; /* every slice on every island, with its class */
+    const tg_pair *pairs; /* every slice on every island, with its class, in the order of first, last, island */
     double deadline_s;    /* on tg_clock_s */
     tg_link_class *link_classes;
     int link_class_count;

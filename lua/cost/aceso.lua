@@ -42,8 +42,10 @@ return {
   api = 1, kind = "cost", name = "aceso", description = "Aceso's profiled operators of a GPT model",
   options = {
     database = { type = "table", required = true, doc = "profiles, as tangram.input.aceso's read gives them (a recipe calls it)" },
+    repair = { type = "boolean", default = false,
+      doc = "also the gradients' all-reduce between replicas and the optimizer's step, which Aceso leaves out" },
   },
-  stage = function(run, _, strategy, ctx)
+  stage = function(run, island, strategy, ctx)
     local model <const>, first <const>, last <const> = model_of(ctx)
     local ready <const> = plain(strategy) and model.priced(ctx.samples // strategy.dp, strategy.tp)
     if not ready then
@@ -54,6 +56,8 @@ return {
       return stage
     end
     local flags <const> = flags_of(run, strategy.recompute, model, first, last)
-    return operators.stage(operators.named(ready.engine:price(first[run.first], last[run.last], flags)), strategy, #run)
+    local price <const> = operators.named(ready.engine:price(first[run.first], last[run.last], flags))
+    return operators.stage(price, strategy, #run, ctx.options.repair
+      and operators.sync_s(ctx.options.database, price.weight_bytes, strategy.dp, island.device.memory_bytes_per_s) or nil)
   end,
 }

@@ -3,6 +3,7 @@ local core <const> = require "tangram.core"
 local catalog <const> = require "tangram.catalog"
 local rates <const> = require "tangram.rates"
 local schema <const> = require "tangram.schema"
+local sorted_keys <const> = require "tangram.sorted_keys"
 local units <const> = require "tangram.units"
 
 local cluster <const> = {}
@@ -103,13 +104,6 @@ cluster.fields = {
   } },
   gpus = { type = "map", item = { type = "table", fields = GPU }, doc = "types that the catalogue lacks or has otherwise" },
 }
-
-local function sorted_keys(t)
-  local keys <const> = {}
-  for key in pairs(t) do keys[#keys + 1] = key end
-  table.sort(keys)
-  return keys
-end
 
 local function read_figures(from, to)
   for name, read in pairs(READ) do

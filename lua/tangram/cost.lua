@@ -8,6 +8,7 @@ local core <const> = require "tangram.core"
 local plain <const> = require "tangram.plain"
 local schema <const> = require "tangram.schema"
 local slice <const> = require "tangram.slice"
+local sorted_keys <const> = require "tangram.sorted_keys"
 
 local cost <const> = {}
 
@@ -43,10 +44,8 @@ for _, name in ipairs { "dp", "tp", "cp", "ep", "etp" } do strategy_fields[name]
 
 local function refuse_strategy(strategy)
   if type(strategy) ~= "table" then schema.fail("ctx.cost: strategy", strategy, "a table, { dp = 1, tp = 1 }") end
-  local names <const> = {}
-  for name in pairs(strategy_fields) do names[#names + 1] = name end
-  table.sort(names)
-  for name in pairs(strategy) do
+  local names <const> = sorted_keys(strategy_fields)
+  for _, name in ipairs(sorted_keys(strategy)) do
     if not strategy_fields[name] then
       local near <const> = core.nearest(tostring(name), names)
       schema.raise("strategy: %s: unknown field%s", tostring(name),
@@ -102,7 +101,7 @@ local function check(name, of, figures, result)
     local value <const> = type(result) == "table" and result[field]
     if type(value) ~= "number" or not (value >= 0 and value < math.huge) then
       error(("cost model '%s': %s: %s: got %s, expected a finite number of at least 0"):format(name, of, field,
-        type(result) ~= "table" and "a " .. type(result) or type(value) == "number" and value or "a " .. type(value)), 0)
+        type(result) ~= "table" and "a " .. type(result) or type(value) == "number" and schema.show(value) or "a " .. type(value)), 0)
     end
   end
   return result
@@ -260,6 +259,9 @@ function cost.wrap(plugin, options, sight)
   local places <const> = {} -- by island and B: the plugin's context, and prices and terms by strategy
 
   local function place_of(island, ctx)
+    if type(island) ~= "table" or not island.index or not ctx.microbatches then
+      schema.fail("ctx.cost: island", island, "an island: stage(run, island, strategy, ctx), terms(island, strategy, ctx)")
+    end
     local key <const> = island.index .. "," .. ctx.microbatches
     local place = places[key]
     if sight then

@@ -1,5 +1,6 @@
 --- Why nothing fits, and the smallest change that would: each change is tried by searching again.
 local core <const> = require "tangram.core"
+local sorted_keys <const> = require "tangram.sorted_keys"
 
 local diagnose <const> = {}
 
@@ -65,10 +66,8 @@ local function changes(setting, pruned)
       own.parallelizer.options[name] = value
     end)
   end
-  local fields <const>, options <const>, names <const> = setting.parallelizer.option_fields, setting.parallelizer.options, {}
-  for name in pairs(fields) do names[#names + 1] = name end
-  table.sort(names)
-  for _, name in ipairs(names) do
+  local fields <const>, options <const> = setting.parallelizer.option_fields, setting.parallelizer.options
+  for _, name in ipairs(sorted_keys(fields)) do
     -- what the spec forbids may be what is missing: recomputation, ZeRO, more stages
     local default <const> = fields[name].default
     if default ~= nil and core.json_encode(options[name]) ~= core.json_encode(default) then

@@ -3,6 +3,7 @@ local contract <const> = require "tangram.contract"
 local core <const> = require "tangram.core"
 local loader <const> = require "tangram.loader"
 local schema <const> = require "tangram.schema"
+local sorted_keys <const> = require "tangram.sorted_keys"
 
 local help <const> = {}
 
@@ -66,13 +67,6 @@ local function of_function(f)
   return table.concat(lines, "\n")
 end
 
-local function sorted(t)
-  local names <const> = {}
-  for name in pairs(t) do names[#names + 1] = tostring(name) end
-  table.sort(names)
-  return names
-end
-
 local function of_fields(title, fields)
   return title .. "\n" .. schema.document(fields)
 end
@@ -86,7 +80,7 @@ end
 --- Functions with the first sentence of what is written above them, and the fields.
 local function of_module(module)
   local lines <const> = {}
-  for _, name in ipairs(sorted(module)) do
+  for _, name in ipairs(sorted_keys(module)) do
     local member <const> = module[name]
     if type(member) == "function" then
       local doc <const> = doc_of(member)
@@ -99,20 +93,30 @@ local function of_module(module)
   return #lines > 0 and table.concat(lines, "\n") or "a table; its name alone prints it"
 end
 
-local function plugin_named(name)
-  for _, kind in ipairs(sorted(contract.plugins)) do
+--- What all plugins of that name say of themselves; nil if there is none.
+local function of_plugins_named(name)
+  local texts <const> = {}
+  for _, kind in ipairs(sorted_keys(contract.plugins)) do
     for _, known in ipairs(loader.list(kind)) do
-      if known == name then return loader.load(kind, name) end
+      if known == name then
+        local plugin <const> = loader.describe(kind, name)
+        plugin.kind = kind
+        texts[#texts + 1] = of_plugin(plugin)
+      end
     end
   end
+  return texts[1] and table.concat(texts, "\n")
 end
 
 --- All words that help("…") knows.
 local function topics()
-  local words <const> = sorted(tables)
-  for _, kind in ipairs(sorted(contract.plugins)) do
+  local words <const>, seen <const> = sorted_keys(tables), {}
+  for _, kind in ipairs(sorted_keys(contract.plugins)) do
     words[#words + 1] = kind
-    for _, name in ipairs(loader.list(kind)) do words[#words + 1] = name end
+    for _, name in ipairs(loader.list(kind)) do
+      words[#words + 1] = not seen[name] and name or nil
+      seen[name] = true
+    end
   end
   return words
 end
@@ -123,8 +127,8 @@ local function of_word(word)
     return ("%s\nknown: %s"):format(of_fields(("a %s is one file that returns a table with these fields:"):format(contract.nouns[word]),
       contract.plugins[word]), table.concat(loader.list(word), ", "))
   end
-  local plugin <const> = plugin_named(word)
-  if plugin then return of_plugin(plugin) end
+  local text <const> = of_plugins_named(word)
+  if text then return text end
   local near <const> = core.nearest(word, topics())
   return ("nothing is known about '%s'%s"):format(word, near and (" (did you mean '%s'?)"):format(near)
     or ", expected one of " .. table.concat(topics(), ", "))
@@ -149,7 +153,7 @@ function help.text(x)
   if type(x) ~= "table" then return "a " .. type(x) end
   if x.api and contract.plugins[x.kind] then return of_plugin(x) end
   if x.format == "tangram.plan/1" then return "a plan; its name alone prints the report, and its fields are:\n  " ..
-    table.concat(sorted(x), ", ") end
+    table.concat(sorted_keys(x), ", ") end
   return of_module(x)
 end
 

@@ -3,6 +3,7 @@ local core <const> = require "tangram.core"
 local files <const> = require "tangram.files"
 local families <const> = require "tangram.families"
 local schema <const> = require "tangram.schema"
+local sorted_keys <const> = require "tangram.sorted_keys"
 
 local model <const> = {}
 
@@ -16,9 +17,7 @@ local function required(field)
   return field
 end
 
-local family_names <const> = {}
-for name in pairs(families) do family_names[#family_names + 1] = name end
-table.sort(family_names)
+local family_names <const> = sorted_keys(families)
 model.family_names = family_names
 
 local function kinds(doc, ...)

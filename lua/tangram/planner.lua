@@ -13,6 +13,7 @@ local plain <const> = require "tangram.plain"
 local plans <const> = require "tangram.plan"
 local schema <const> = require "tangram.schema"
 local search <const> = require "tangram.search"
+local sorted_keys <const> = require "tangram.sorted_keys"
 local targeted <const> = require "tangram.target.search"
 local targets <const> = require "tangram.target.branch"
 local trainings <const> = require "tangram.training"
@@ -95,10 +96,8 @@ end
 
 --- A record of each GPU type in the cluster, by name.
 local function devices_of(description)
-  local names <const>, records <const> = {}, {}
-  for name in pairs(description.gpus) do names[#names + 1] = name end
-  table.sort(names)
-  for i, name in ipairs(names) do
+  local records <const> = {}
+  for i, name in ipairs(sorted_keys(description.gpus)) do
     records[i] = setmetatable({ name = name }, { __index = description.gpus[name] })
   end
   return records

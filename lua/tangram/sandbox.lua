@@ -85,8 +85,8 @@ end
 
 --- Modules of the library that plugins load for themselves, run anew in each plugin's environment.
 local open_modules <const> = {
-  ["tangram.catalog"] = true, ["tangram.floors"] = true, ["tangram.profile"] = true, ["tangram.strategies"] = true,
-  ["tangram.target.stage"] = true,
+  ["tangram.catalog"] = true, ["tangram.divisors"] = true, ["tangram.floors"] = true, ["tangram.profile"] = true,
+  ["tangram.strategies"] = true, ["tangram.target.stage"] = true,
 }
 
 local function is_open(name)
@@ -110,8 +110,8 @@ local function load_module(plugin, name, env)
   elseif type(name) == "string" and is_open(name) then
     return assert(load(source_of(name), "@" .. name, "t", env))(name)
   end
-  error(("%s: require '%s': plugins can load only tangram's formulas, catalogue, aceso, galvatron, profile, strategies, target, floors, "
-    .. "schema, units and core"):format(plugin, type(name) == "string" and name or type(name)), 3)
+  error(("%s: require '%s': plugins can load only tangram's formulas, catalogue, aceso, divisors, galvatron, profile, strategies, "
+    .. "target, floors, schema, units and core"):format(plugin, type(name) == "string" and name or type(name)), 3)
 end
 
 --- A new environment.

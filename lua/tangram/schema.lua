@@ -5,6 +5,7 @@
 --- `required`, `default`, `min`, `max` (inclusive), `above` (exclusive), `any_of` (a list of fields, in place of type), and
 --- `check(value) -> nil | "what is expected"`. Numbers are finite. JSON's null counts as absent.
 local core <const> = require "tangram.core"
+local sorted_keys <const> = require "tangram.sorted_keys"
 
 local schema <const> = {}
 
@@ -14,6 +15,8 @@ local function show(value)
   local kind <const> = type(value)
   if kind == "string" then
     return ("'%s'"):format((#value > 40 and value:sub(1, 40) .. "…" or value):gsub("%c", " "))
+  elseif value ~= value then
+    return "NaN"
   elseif kind == "number" then
     return math.type(value) == "integer" and ("%d"):format(value) or ("%.14g"):format(value)
   elseif kind == "boolean" then
@@ -24,13 +27,6 @@ local function show(value)
   return "a " .. kind
 end
 schema.show = show
-
-local function sorted_names(t)
-  local names <const> = {}
-  for name in pairs(t) do names[#names + 1] = name end
-  table.sort(names, function(a, b) return tostring(a) < tostring(b) end)
-  return names
-end
 
 local function range(field)
   if field.type == "list" and (field.min or field.max) then
@@ -102,7 +98,7 @@ end
 
 local function check_map(value, field, where)
   local copy <const> = {}
-  for _, key in ipairs(sorted_names(value)) do
+  for _, key in ipairs(sorted_keys(value)) do
     if type(key) ~= "string" then schema.fail(where, value, "a table with names as keys") end
     copy[key] = check_field(value[key], field.item or { type = "any" }, where .. "." .. key)
   end
@@ -157,9 +153,9 @@ schema.value = check_field
 
 --- Raises for the first (by letters) field of value that fields does not have, with the nearest right name.
 local function refuse_unknown(value, fields, where)
-  for _, name in ipairs(sorted_names(value)) do
+  for _, name in ipairs(sorted_keys(value)) do
     if fields[name] == nil then
-      local known <const> = sorted_names(fields)
+      local known <const> = sorted_keys(fields)
       local near <const> = core.nearest(tostring(name), known)
       raise("%s: %s: unknown field%s", where, tostring(name),
         near and (" (did you mean '%s'?)"):format(near) or ", expected one of " .. table.concat(known, ", "))
@@ -176,7 +172,7 @@ function schema.check(value, fields, where)
   if type(value) ~= "table" then schema.fail(where, value, "a table") end
   refuse_unknown(value, fields, where)
   local copy <const> = {}
-  for _, name in ipairs(sorted_names(fields)) do
+  for _, name in ipairs(sorted_keys(fields)) do
     local field <const>, one = fields[name], value[name]
     if one == core.null then one = nil end
     if one == nil then one = field.default end
@@ -214,7 +210,7 @@ end
 ---@param fields table<string, table>
 ---@param where string what they are of and where it stands
 function schema.check_schema(fields, where)
-  for _, name in ipairs(sorted_names(fields)) do check_schema_field(fields[name], where .. ": " .. tostring(name)) end
+  for _, name in ipairs(sorted_keys(fields)) do check_schema_field(fields[name], where .. ": " .. tostring(name)) end
 end
 
 local function show_default(value)
@@ -229,7 +225,7 @@ end
 ---@param fields table<string, table>
 ---@return string
 function schema.document(fields)
-  local names <const>, width = sorted_names(fields), 0
+  local names <const>, width = sorted_keys(fields), 0
   for _, name in ipairs(names) do width = math.max(width, #name) end
   local lines <const> = {}
   for i, name in ipairs(names) do

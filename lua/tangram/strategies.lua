@@ -1,6 +1,7 @@
 --- The strategies of a stage: every (dp, tp, cp, ep) with dp·tp·cp = its GPUs that the model, the microbatch and the node
 --- allow, with each ZeRO level, FSEP, the kinds of recompute and of offload. Shared by adapters and pruning policies. Where the
 --- plan has a runtime as its target (ctx.target), only what that one can run.
+local divisors <const> = require "tangram.divisors"
 local target <const> = require "tangram.target.stage"
 
 local strategies <const> = {}
@@ -20,20 +21,6 @@ strategies.options = {
   offload = { type = "list", item = { type = "enum", values = { "none", "optimizer", "activations", "both" } },
     default = { "none" }, doc = "what may be kept in the host's memory" },
 }
-
---- The divisors of n up to `most`, ascending.
----@param n integer
----@param most integer? n
----@return integer[]
-function strategies.divisors(n, most)
-  local found <const> = {}
-  for i = 1, math.min(n, most or n) do
-    if n % i == 0 then found[#found + 1] = i end
-  end
-  return found
-end
-
-local divisors <const> = strategies.divisors
 
 --- Heads, MLP widths and the sequence share that tp cuts; the vocabulary is padded. MLA has no key-value heads to share.
 local function tp_divides(tp, model, has, sequence)

@@ -1,5 +1,6 @@
 --- The training table (FORMATS.md): checked, defaults filled in.
 local core <const> = require "tangram.core"
+local divisors <const> = require "tangram.divisors"
 local schema <const> = require "tangram.schema"
 
 local training <const> = {}
@@ -38,17 +39,6 @@ training.fields = {
     },
   },
 }
-
-local function divisors(n)
-  local small <const>, large <const> = {}, {}
-  for d = 1, math.floor(n ^ 0.5) do
-    if n % d == 0 then
-      small[#small + 1] = d
-      if d * d < n then table.insert(large, 1, n // d) end
-    end
-  end
-  return table.move(large, 1, #large, #small + 1, small)
-end
 
 --- The checked training table; raises one line if a field is wrong or no number of microbatches is possible.
 ---@param value table

@@ -38,6 +38,10 @@ local reasons <const> = {
 
 --- Faults of answers alone.
 local answers <const> = {
+  names_a_list = { "good[1].idel = 1 return good", "plan 1: idel: unknown field, expected stages and, if any, 'idle'" },
+  counts_beyond = { "good[1][3] = good[1][1] return good", "plan 1: expected a list of stages and, if any, 'idle'" },
+  strategy_without_dp = {
+    "good[1][1].strategy = { tp = 1 } return good", "plan 1: stage 1: strategy%.dp: missing, expected a whole number" },
   not_a_number = { "good[1][1].forward_s = 0 / 0 return good", "forward_s: got NaN, expected a finite number" },
   negative = { "good[1][1].backward_s = -1 return good", "backward_s: got %-1, expected a finite number of at least 0" },
   infinite = { "good[1][1].sync_s = math.huge return good", "sync_s: got inf, expected a finite number" },

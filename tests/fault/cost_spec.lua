@@ -36,7 +36,7 @@ local reasons <const> = {
   returns_a_cycle = "cost model 'mine': stage: sync_s: got a nil", returns_a_trap = "time limit of",
 }
 local figures <const> = {
-  not_a_number = { "good.forward_s = 0 / 0 return good", "cost model 'mine': stage: forward_s: got .*nan" },
+  not_a_number = { "good.forward_s = 0 / 0 return good", "cost model 'mine': stage: forward_s: got NaN" },
   negative = { "good.backward_s = -1 return good", "cost model 'mine': stage: backward_s: got %-1, expected a finite number" },
   infinite = { "good.static_bytes = math.huge return good", "cost model 'mine': stage: static_bytes: got inf" },
   gpus = { "good.gpus = 1 return good", "do not make its 1 GPUs" }, atoms = { "good.atoms = 7 return good", "its stages hold 7 atoms" },

@@ -219,6 +219,102 @@ describe("aceso's search", function()
   end)
 end)
 
+describe("aceso repaired", function()
+  --- Two samples or one on a GPU without tensor parallelism; every operator alike, all figures made up.
+  local function made_up()
+    local profiles <const> = {}
+    for samples = 1, 2 do
+      local profile <const> = { samples = samples, tp = 1, cut = 0 }
+      for name, value in pairs { forward_s = 1e-3 * samples, backward_s = 2e-3 * samples, input_bytes = 3 * MiB, output_bytes = 3 * MiB,
+        weight_bytes = 32 * MiB, activation_bytes = 4 * MiB * samples, forward_reserved_bytes = 0, backward_reserved_bytes = 0 } do
+        profile[name] = {}
+        for row = 1, 16 do profile[name][row] = value end
+      end
+      profiles[samples] = profile
+    end
+    return { size = "made up", samples = { 1, 2 }, tp = { 1 }, profiles = profiles, names = input.names,
+      intra_bytes_per_s = { 1e9, 2e9, 4e9 }, inter_bytes_per_s = { 1e8, 2e8, 4e8 },
+      collectives = { { name = "all_reduce", gpus = 2, rows = { { MiB, 1 }, { 100 * MiB, 0.01 } } } } }
+  end
+  local function space(changes)
+    local where <const> = { kinds = { "embedding", "layer", "head" }, from = 1, to = 3, gpus = 4, gpus_per_node = 4,
+      capacity_bytes = 2 ^ 40, sizes = { 2 }, microbatches = { 3 }, memory_bytes_per_s = 1e12 }
+    for name, value in pairs(changes) do where[name] = value end
+    return operators.space(operators.model(made_up(), 1), where)
+  end
+
+  it("sends at the rate of the message's own size, GiB of 1024 MiB", function()
+    local rates <const> = { 1e9, 2e9, 4e9 } -- of 1, 2 and 4 MiB
+    for mib, rate in pairs { [0.25] = 1e9, [1] = 1e9, [3] = 2e9, [4] = 4e9, [100] = 4e9 } do
+      near(mib * MiB / (1.024 * rate), operators.transfer_s(mib * MiB, rates, true))
+    end
+    assert.equal(0, operators.transfer_s(0, rates, true))
+    local stage <const> = space({ repair = true })
+    near(2 * 3 * MiB / (1.024 * 2e9), stage.border_s(stage.choice(1, 1, 1), 2, 2, false, false))
+  end)
+
+  it("ends a step with the gradients' all-reduce and the optimizer", function()
+    -- 16 operators of 32 MiB, two bytes a parameter; gradients are as large
+    local bytes <const> = 16 * 32 * MiB
+    local step_s <const> = bytes / 2 * 30 / 1e12
+    for dp, reduce_s in pairs { 0, bytes * 0.01 / (100 * MiB) } do -- as profiled between two
+      local own <const> = space { repair = true }
+      local choice <const> = own.choice(1, 1, dp)
+      near(reduce_s + step_s, own.stage(choice, own.price(choice, 1, 3, 0), 1, 3).sync_s)
+    end
+    -- between four, not profiled: a ring at the stages' rate
+    near(2 * 3 / 4 * bytes / (1.024 * 4e9), operators.sync_s(made_up(), bytes, 4))
+    local plain <const> = space {}
+    assert.equal(0, plain.stage(plain.choice(1, 1, 2), plain.price(plain.choice(1, 1, 2), 1, 3, 0), 1, 3).sync_s)
+  end)
+
+  it("holds no more microbatches than there are", function()
+    local function bytes(repair, behind)
+      local own <const> = space { repair = repair }
+      return own.price(own.choice(1, 1, 1), 1, 3, behind).bytes
+    end
+    assert.equal(bytes(false, 2), bytes(true, 2))
+    assert.is_true(bytes(false, 7) > bytes(false, 2))
+    assert.equal(bytes(true, 2), bytes(true, 7))
+  end)
+
+  it("or not, gives replicas whole samples alone", function()
+    for _, repair in ipairs { false, true } do
+      local own <const> = space { sizes = { 3 }, repair = repair } -- 3 samples on 2 replicas would be one each, and one lost
+      assert.is_nil(own.choice(1, 1, 2))
+    end
+  end)
+
+  it("goes on with the fullest stage where memory is short, not with the slowest", function()
+    local primitives <const> = require "tangram.aceso.primitives"
+    local bytes <const> = { 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 9.5 } -- five stages: 1, 6 · 2, 2 · 2, 6 · 2, 9.5
+    local function sum(list, first, last)
+      local total = 0
+      for i = first, last do total = total + list[i] end
+      return total
+    end
+    local seconds <const> = {}
+    for i = 1, 16 do seconds[i] = (i == 8 or i == 9) and 10 or 1 end
+    local fake <const> = { count = 16, gpus = 5, gpus_per_node = 5, capacity_bytes = 10, successors = 0, microbatches = { 4 },
+      border_s = function() return 0 end, busy_s = function(_, first, last) return sum(seconds, first, last) end,
+      price = function(_, first, last)
+        local busy_s <const> = sum(seconds, first, last)
+        return { time_s = busy_s, busy_s = busy_s, recompute_s = 0, bytes = sum(bytes, first, last) }
+      end }
+    fake.choice = function() return { gpus = 1 } end
+    local function relieved(repair)
+      local c <const> = { size = 1, last = { 1, 7, 9, 15, 16 }, choice = {} }
+      for i = 1, 5 do c.choice[i] = fake.choice() end
+      local found <const> = primitives.list[1].apply({ space = fake, explored = 0, options = { migrations = 2, repair = repair } },
+        configuration.measure(fake, c), 2, true)
+      return found[#found]
+    end
+    -- first 4 bytes of the second stage go to the first; then the fourth gives two operators to the third, or the slow third none
+    assert.same({ { 3, 7, 11, 15, 16 }, true }, { relieved(true).last, relieved(true).fits })
+    assert.is_false(relieved(false).fits)
+  end)
+end)
+
 describe("the adapter aceso", function()
   local function pick(list) return list[math.random(#list)] end
 

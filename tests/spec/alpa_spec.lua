@@ -1,5 +1,6 @@
 local core <const> = require "tangram.core"
 local flat <const> = require "tests.spec.fixtures.flat"
+local gshard <const> = require "tests.spec.fixtures.gshard"
 local pricing <const> = require "tests.spec.pricing"
 local schema <const> = require "tangram.schema"
 local support <const> = require "tests.spec.support"
@@ -34,19 +35,10 @@ describe("alpa", function()
     end
   end)
 
-  --- GShard's models as in Alpa's suites, on nodes of 8 V100-16 with 25 Gb/s between them. `rates` are those of a node's groups;
-  --- `margin` of the GPU's memory is left free.
-  local function gshard(model, rates, margin, changes)
-    local mlp <const> = {}
-    for i = 1, 16 do mlp[i] = i % 2 == 0 and "moe" or "dense" end
-    local on <const> = pricing.island({ gpus = 8 * model.nodes, gpu = "v100", compute_flops = 125e12, memory_bytes = 16 * 2 ^ 30,
-      intra = rates, inter = { rates = { { 1, 3.125e9 } }, latency_s = 3e-5 } },
-      { arch = "Volta", fp16_flops = 125e12, memory_bytes_per_s = 900e9, pcie_bytes_per_s = 15.75e9 })
-    local ctx <const> = pricing.context({ family = "gpt2", hidden = model.hidden, layers = 16, heads = 16, ffn = 8 * model.hidden,
-        vocab = 32000, positions = 1024, experts = model.experts, experts_per_token = 2, expert_ffn = 8 * model.hidden,
-        layer_mlp = mlp },
-      { global_batch = 1024, seq_len = 1024, precision = "fp16", memory_margin = margin }, on, model.microbatches,
-      { cost = pricing.wrap "lua/cost/analytic.lua", options = options(changes), memo = {} })
+  --- The stages that it plans for one of GShard's models.
+  local function planned(model, rates, margin, changes)
+    local ctx <const>, on <const> = gshard.context(model, rates, margin)
+    ctx.options, ctx.memo = options(changes), {}
     local found <const> = {}
     for i, stage in ipairs(alpa.plan(pricing.run(ctx), on, ctx)[1]) do
       local s <const> = stage.strategy
@@ -56,16 +48,12 @@ describe("alpa", function()
     return found
   end
 
-  local GSHARD_10B <const> = { hidden = 1536, experts = 32, nodes = 2, microbatches = 16 }
-  local GSHARD_2_4B <const> = { hidden = 1024, experts = 16, nodes = 1, microbatches = 32 }
-  local ALL_REDUCE <const> = { { 2, 48e9 }, { 8, 130e9 } } -- what rings of all NVLinks give
-
   it("finds expert parallelism by the free mesh for GShard's models, as the stored plans do", function()
     -- 10 B on 16 (e2e-moe-10B-16gpu-parax.auto): two stages of 8 layers on (8, 1) with a free batch axis; the suites share states
     assert.same({ { layers = 8, gpus = 8, dp = 8, tp = 1, ep = 8 }, { layers = 8, gpus = 8, dp = 8, tp = 1, ep = 8 } },
-      gshard(GSHARD_10B, ALL_REDUCE, 0.05, { zero = 2 }))
+      planned(gshard.B10, gshard.ALL_REDUCE, 0.05, { zero = 2 }))
     -- without the free axis the batch alone is split, and where that does not fit, layers
-    for _, stage in ipairs(gshard(GSHARD_2_4B, ALL_REDUCE, 0.05, { free_mesh = false })) do
+    for _, stage in ipairs(planned(gshard.B2_4, gshard.ALL_REDUCE, 0.05, { free_mesh = false })) do
       assert.is_true(stage.ep == 1 or stage.tp > 1)
     end
   end)
@@ -76,11 +64,11 @@ describe("alpa", function()
     -- with forced batch win, in the 0.9 of memory that XLA takes, and gradients exchanged once a step: the stored plan
     -- (e2e-moe-2.4B-8gpu-parax.auto). Alpa's own table of all-to-alls is not published.
     local stored <const> = { layers = 8, gpus = 4, dp = 4, tp = 1, ep = 1 }
-    assert.same({ stored, stored }, gshard(GSHARD_2_4B, { { 2, 48e9 }, { 8, 20e9 } }, 0.1, { zero = 1 }))
+    assert.same({ stored, stored }, planned(gshard.B2_4, { { 2, 48e9 }, { 8, 20e9 } }, 0.1, { zero = 1 }))
     -- At the all-reduce's rate expert parallelism of 8 wins. The authors measured it at 16 microbatches: 13.43 and 13.67 s a step,
     -- against 13.64 s of the stored plan.
     for level = 1, 2 do
-      assert.same({ { layers = 16, gpus = 8, dp = 8, tp = 1, ep = 8 } }, gshard(GSHARD_2_4B, ALL_REDUCE, 0.1, { zero = level }))
+      assert.same({ { layers = 16, gpus = 8, dp = 8, tp = 1, ep = 8 } }, planned(gshard.B2_4, gshard.ALL_REDUCE, 0.1, { zero = level }))
     end
   end)
 
@@ -150,7 +138,7 @@ describe("alpa", function()
     end
     for _, kind in ipairs { "data_parallel", "single_node" } do
       local spread = false
-      for _, stage in ipairs(gshard(GSHARD_2_4B, ALL_REDUCE, 0.05, { logical_meshes = kind, zero = 3 })) do
+      for _, stage in ipairs(planned(gshard.B2_4, gshard.ALL_REDUCE, 0.05, { logical_meshes = kind, zero = 3 })) do
         assert.equal(1, stage.tp) -- forced ZeRO 3 splits the batch alone
         spread = spread or stage.ep > 1
       end

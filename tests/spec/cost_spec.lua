@@ -131,6 +131,8 @@ describe("ctx.cost refuses", function()
       assert.has_error(function() wrapped.stage(pricing.run(ctx), island, strategy, ctx) end, message)
       assert.has_error(function() wrapped.terms(island, strategy, ctx) end, message)
     end
+    assert.has_error(function() wrapped.stage(island, pricing.run(ctx), { dp = 1, tp = 1 }, ctx) end,
+      "ctx.cost: island: got a table, expected an island: stage(run, island, strategy, ctx), terms(island, strategy, ctx)")
     assert.has_error(function() wrapped.stage(pricing.run(ctx), island, { dp = 1, tp = 1 }) end,
       "ctx.cost: last argument: missing, expected ctx: stage(run, island, strategy, ctx), terms(island, strategy, ctx)")
   end)

@@ -1,9 +1,11 @@
 --- `exact` as the oracle of the papers' adapters: on each golden, under the same cost model and in the same space, no plan of
 --- theirs is better in anything than all of its plans.
 local aceso <const> = dofile "parallelizers/aceso.lua"
+local alpa <const> = dofile "parallelizers/alpa.lua"
 local core <const> = require "tangram.core"
 local exact <const> = dofile "parallelizers/exact.lua"
 local galvatron <const> = dofile "parallelizers/galvatron.lua"
+local gshard <const> = require "tests.spec.fixtures.gshard"
 local pricing <const> = require "tests.spec.pricing"
 local schema <const> = require "tangram.schema"
 local support <const> = require "tests.spec.support"
@@ -72,6 +74,19 @@ describe("exact against alpa", function()
         assert.is_nil(plans, case.name)
       else
         assert.near(1, least_s(plans, case.num_micro_batches) / case.expected_total_s, 1e-6, case.name)
+      end
+    end
+  end)
+
+  it("covers all plans for the mixtures of experts whose plans are stored, faithful and repaired", function()
+    for _, model in ipairs { gshard.B2_4, gshard.B10 } do
+      local ctx <const>, on <const> = gshard.context(model, gshard.ALL_REDUCE, 0.05)
+      local ours <const> = ask(exact, { max_cp = 1, max_tp = 16, folded_experts = true, fsep = false }, on, ctx)
+      for _, changes in ipairs { {}, { zero = 1 }, { zero = 2 }, { zero = 3 }, { recompute = false, zero = 2 }, { repair = true } } do
+        for _, plan in ipairs(ask(alpa, changes, on, ctx) or {}) do
+          assert.is_true(covers(ours, plan))
+          assert.is_true(fits(plan, ctx))
+        end
       end
     end
   end)

@@ -103,6 +103,19 @@ describe("planner", function()
     assert.equal(plan_file.encode(plan_of(recipes[#recipes])), plan_file.encode(again))
   end)
 
+  it("plans one island or two of one GPU with no policy at all, whose slices have few positions or none", function()
+    local spec <const> = support.with(spec_of "quickstart", { prune = {}, gap = 0, merged = false,
+      model = { name = "tiny", family = "gpt2", layers = 3, hidden = 512, heads = 8, vocab = 1000, positions = 1024 } })
+    spec.training.seq_len = 512
+    local node <const> = { name = "a", gpu = "a100-sxm4-40", gpus = 1 }
+    for _, nodes in ipairs { { node }, { node, { name = "t", gpu = "t4", gpus = 1 } } } do
+      spec.cluster = { nodes = nodes, network = { default = { bytes_per_s = "10 GB/s" } } }
+      local plan <const> = assert(planner.plan(spec))
+      assert.is_true(core.plan_check(plan_file.encode(plan)))
+      assert.equal(0, plan.pairs.saved) -- one position at most for each slice asked for
+    end
+  end)
+
   it("on one island plans what the parallelizer itself finds best for the whole model", function()
     local spec <const> = support.with(spec_of "llama-3.1-8b", { exclude = { "l1" }, gap = 0 })
     local plan <const> = assert(planner.plan(spec))

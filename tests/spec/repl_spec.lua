@@ -1,8 +1,10 @@
-local support <const> = require "tests.spec.support"
-local terminal <const> = require "tests.spec.terminal"
+local contract <const> = require "tangram.contract"
 local help <const> = require "tangram.help"
+local loader <const> = require "tangram.loader"
 local pretty <const> = require "tangram.pretty"
 local repl <const> = require "tangram.repl"
+local support <const> = require "tests.spec.support"
+local terminal <const> = require "tests.spec.terminal"
 
 describe("values for people", function()
   it("are sorted, on one line where they fit", function()
@@ -67,6 +69,13 @@ describe("help", function()
     assert.matches("uniform, a parallelizer: .*\n  max_tp ", help.text "uniform")
     assert.matches("\n  supports ", help.text "parallelizer")
     assert.matches("did you mean 'training'", help.text "trainig")
+    -- two plugins of one name, of which one can't be loaded without its options
+    assert.matches("^galvatron, a cost model: .*\n  profiles .*\ngalvatron, a parallelizer: .*\n  max_sp ", help.text "galvatron")
+    for _, kind in ipairs { "parallelizer", "cost", "prune" } do
+      for _, name in ipairs(loader.list(kind)) do
+        assert.truthy(help.text(name):find(name .. ", a " .. contract.nouns[kind] .. ": ", 1, true), name)
+      end
+    end
   end)
 end)
 

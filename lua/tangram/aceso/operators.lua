@@ -1,11 +1,15 @@
 --- Stages of profiled operators (tangram.input.aceso): Aceso's evaluator, as formulas of reference FORMULAS.md, 5.1 and the
---- EuroSys'24 code have it, behind the functions that the search asks (tangram.aceso.configuration).
+--- EuroSys'24 code have it, behind the functions that the search asks (tangram.aceso.configuration). `repair` adds what it leaves
+--- out: the gradients' all-reduce between replicas and the optimizer's step; messages between stages at their own size's rate,
+--- GiB of 1024 MiB; no more microbatches in flight than there are.
 local core <const> = require "tangram.core"
 
 local operators <const> = {}
 
 local MiB <const> = 2.0 ^ 20
 local ROWS <const>, LAYER_ROWS <const> = 16, 13
+local REAL_GIB <const> = 1.024 -- the importer takes a GiB for 1000 MiB, as Aceso does
+local STEP_BYTES <const> = 30 -- read and written for a parameter in an optimizer's step
 
 --- Profiled rows of the operators of a model of so many layers: 1, then 2..14 a layer, then 15 and 16.
 local function rows_of(layers)
@@ -25,17 +29,36 @@ function operators.in_core(row) return row >= 4 and row <= 7 end
 
 --- Seconds to send a message between stages. The rate is that of the power of two below half the message: Aceso's index is
 --- trunc(log2 MiB), less 1 from 1 on; below 1 MiB it is negative and counts from the table's end.
-local function transfer_s(bytes, rates)
+local function transfer_s(bytes, rates, repair)
   if bytes == 0 then return 0 end
   local index, fraction = math.modf(math.log(bytes / MiB, 2))
   -- log2 of a power of two may come out a hair below
   if fraction > 1 - 1e-12 then index = index + 1 end
   index = math.tointeger(index)
+  if repair then return bytes / (rates[math.max(1, math.min(index + 1, #rates))] * REAL_GIB) end
   if index >= 1 then index = index - 1 end
   index = index < 0 and #rates + index + 1 or index + 1
   return bytes / rates[math.max(1, math.min(index, #rates))]
 end
 operators.transfer_s = transfer_s
+
+--- What ends a step, which Aceso leaves out: an all-reduce of the gradients between the replicas, at the rate of the largest that
+--- was profiled, or a ring's of the stages' rate; and the optimizer's step, at the GPU's memory bandwidth.
+---@param database tangram.AcesoDatabase
+---@param weight_bytes number of a GPU; gradients are as many
+---@param dp integer
+---@param memory_bytes_per_s number? without, the step is free
+---@return number seconds
+function operators.sync_s(database, weight_bytes, dp, memory_bytes_per_s)
+  local rates <const> = database.intra_bytes_per_s
+  local s_per_byte = 2 * (dp - 1) / dp / (rates[#rates] * REAL_GIB)
+  for _, one in ipairs(database.collectives) do
+    local largest <const> = one.rows[#one.rows]
+    if one.name == "all_reduce" and one.gpus == dp and largest then s_per_byte = largest[2] / largest[1] end
+  end
+  local optimizer_s <const> = memory_bytes_per_s and weight_bytes / 2 * STEP_BYTES / memory_bytes_per_s or 0
+  return (dp > 1 and weight_bytes * s_per_byte or 0) + optimizer_s
+end
 
 --- Rounds a list to a power of two of which it makes fewer than 2^51 in all: sums are then exact, and equal stages equal wherever
 --- they lie, so that ties are ties.
@@ -75,15 +98,19 @@ local function priced(database, rows, samples, tp)
   for _, field in ipairs { "forward_s", "backward_s", "weight_bytes", "kept_bytes" } do lists[field] = on_grid(lists[field]) end
   local busy_s <const> = { [0] = 0 }
   for i = 1, #rows do busy_s[i] = busy_s[i - 1] + lists.forward_s[i] + lists.backward_s[i] end
-  local border <const> = {}
-  for kind, rates in pairs { [false] = database.intra_bytes_per_s, [true] = database.inter_bytes_per_s } do
-    local into <const>, out <const> = {}, {}
-    for row = 1, ROWS do
-      into[row], out[row] = transfer_s(profile.input_bytes[row], rates), transfer_s(profile.output_bytes[row], rates)
+  local function borders(repair)
+    local border <const> = {}
+    for kind, rates in pairs { [false] = database.intra_bytes_per_s, [true] = database.inter_bytes_per_s } do
+      local into <const>, out <const> = {}, {}
+      for row = 1, ROWS do
+        into[row] = transfer_s(profile.input_bytes[row], rates, repair)
+        out[row] = transfer_s(profile.output_bytes[row], rates, repair)
+      end
+      border[kind] = { into = into, out = out }
     end
-    border[kind] = { into = into, out = out }
+    return border
   end
-  return { engine = core.operators(lists), busy_s = busy_s, border = border, profile = profile }
+  return { engine = core.operators(lists), busy_s = busy_s, border = borders(false), repaired_border = borders(true), profile = profile }
 end
 
 --- A model's operators: rows, and what is priced by samples and degree, made when first asked for.
@@ -131,7 +158,8 @@ operators.named = named
 ---@param price table named
 ---@param strategy table
 ---@param atoms integer
-function operators.stage(price, strategy, atoms)
+---@param sync_s number? at the end of a step
+function operators.stage(price, strategy, atoms, sync_s)
   local weight_bytes <const> = price.weight_bytes
   local memory <const> = {
     weights_bytes = 3 * weight_bytes, gradients_bytes = weight_bytes, optimizer_bytes = 4 * weight_bytes,
@@ -139,7 +167,7 @@ function operators.stage(price, strategy, atoms)
   }
   return {
     atoms = atoms, gpus = strategy.dp * strategy.tp, strategy = strategy, forward_s = price.forward_s,
-    backward_s = price.backward_s + price.recompute_s, sync_s = 0, static_bytes = 8 * weight_bytes + price.reserved_bytes,
+    backward_s = price.backward_s + price.recompute_s, sync_s = sync_s or 0, static_bytes = 8 * weight_bytes + price.reserved_bytes,
     inflight_bytes = price.live_bytes, transient_bytes = price.peak_bytes,
     parts = { memory = memory, time = { compute_s = price.busy_s, recompute_s = price.recompute_s } },
   }
@@ -173,8 +201,8 @@ end
 --- What the search asks, over atoms `from`..`to` of a model.
 ---@param model table operators.model
 ---@param where table { kinds, from, to, gpus, gpus_per_node, capacity_bytes, successors, sizes (samples of a microbatch),
----  microbatches (of each size), max_stage_gpus, max_tp, choices (a table kept
----  between spaces that differ in their atoms and successors alone) }
+---  microbatches (of each size), max_stage_gpus, max_tp, choices (a table kept between spaces that differ in their atoms and
+---  successors alone), repair, memory_bytes_per_s (of a GPU, for `repair`) }
 function operators.space(model, where)
   local first_of <const>, last_of <const> = operators.spans(where.kinds, model.rows)
   if not first_of then error(last_of, 0) end
@@ -192,7 +220,7 @@ function operators.space(model, where)
     local key <const> = (size << 16 | tp) << 16 | dp
     local choice = choices[key]
     if choice == nil then
-      local ready <const> = tp <= max_tp and model.priced(where.sizes[size] // dp, tp)
+      local ready <const> = tp <= max_tp and where.sizes[size] % dp == 0 and model.priced(where.sizes[size] // dp, tp)
       choice = false
       if ready then
         choices.count = (choices.count or 0) + 1
@@ -218,6 +246,7 @@ function operators.space(model, where)
 
   function space.price(choice, first, last, behind)
     first, last = first_of[first + offset], last_of[last + offset]
+    if where.repair then behind = math.min(behind, where.microbatches[choice.size] - 1) end
     local key <const> = ((first << 16) | last) << 16 | behind
     local price = choice.memo[key]
     if not price then
@@ -231,14 +260,15 @@ function operators.space(model, where)
 
   --- Receiving what enters the stage and sending what leaves it; across nodes: true.
   function space.border_s(choice, first, last, enters_across, leaves_across)
-    local border <const> = choice.priced.border
+    local border <const> = where.repair and choice.priced.repaired_border or choice.priced.border
     return border[enters_across].into[rows[first_of[first + offset]]] + border[leaves_across].out[rows[last_of[last + offset]]]
   end
 
   function space.stage(choice, price, first, last)
     -- operators one by one, for which strategies have no word; the nearest is the first that the rule takes
     local recompute <const> = price.flagged > 0 and "selective" or "none"
-    return operators.stage(price, { dp = choice.dp, tp = choice.tp, recompute = recompute }, last - first + 1)
+    local sync_s <const> = where.repair and operators.sync_s(model.database, price.weight_bytes, choice.dp, where.memory_bytes_per_s)
+    return operators.stage(price, { dp = choice.dp, tp = choice.tp, recompute = recompute }, last - first + 1, sync_s or nil)
   end
 
   return space

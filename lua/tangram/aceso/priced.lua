@@ -24,13 +24,18 @@ local function rest_of(s)
   return ("%d,%d,%d,%d,%s,%s"):format(s.cp, s.ep, s.etp, s.zero, s.fsep, s.offload)
 end
 
---- The strategies of an island at one B, shared by all slices: kept in ctx.memo.
----@return table { of = function(gpus) -> { list = choices, by_degrees } }
-function priced.catalogue(slice, island, ctx, options)
+--- The strategies of so many GPUs, with each kind of recompute or with one, to which others are preferred where memory asks.
+function priced.strategies(gpus, moe, island, ctx, options, all_kinds)
+  local selective <const> = all_kinds and (not options.repair or options.selective)
+  local asked <const> = setmetatable({ max_tp = options.max_tp, selective = selective }, { __index = options.repair and options or plain })
+  return strategies.list(gpus, moe, island, ctx, asked)
+end
+
+--- The choices of an island at one B, shared by all slices: kept in ctx.memo.
+local function catalogue(slice, island, ctx, options)
   local moe <const> = strategies.has_moe(ctx.atoms, slice.first, slice.last)
   local key <const> = moe and "moe" or "dense"
   if ctx.memo[key] then return ctx.memo[key] end
-  local asked <const> = setmetatable({ max_tp = options.max_tp, selective = false }, { __index = options.repair and options or plain })
   local made <const> = { by_gpus = {}, count = 0 }
 
   --- The choices of so many GPUs, and by degrees.
@@ -39,11 +44,11 @@ function priced.catalogue(slice, island, ctx, options)
     if entry then return entry end
     entry = { list = {}, by_degrees = {} }
     made.by_gpus[gpus] = entry
-    for i, strategy in ipairs(strategies.list(gpus, moe, island, ctx, asked)) do
+    for i, strategy in ipairs(priced.strategies(gpus, moe, island, ctx, options, false)) do
       made.count = made.count + 1
       local rest <const> = rest_of(strategy)
       local choice <const> = { id = made.count, gpus = gpus, tp = strategy.tp, dp = strategy.dp, rest = rest, strategy = strategy,
-        prices = { [true] = {}, [false] = {} }, cut = {}, doubled = {}, halved = {} }
+        prices = { [true] = {}, [false] = {} }, doubled = {}, halved = {} }
       entry.list[i], entry.by_degrees[strategy.tp .. "," .. strategy.dp .. "," .. rest] = choice, choice
     end
     return entry
@@ -72,20 +77,20 @@ function priced.foremost(first, last, ctx)
 end
 
 --- The terms of a choice that recomputes so; made once.
-function priced.terms(choice, recompute, island, ctx)
+local function terms_of(choice, recompute, island, ctx)
   if not choice[recompute] then choice[recompute] = ctx.cost.terms(island, with_recompute(choice.strategy, recompute), ctx) end
   return choice[recompute]
 end
 
 --- One stage under a choice, and what is recomputed: as little as fits or, where memory is ample, nothing.
 local function price_of(choice, first, last, behind, ample, island, ctx)
-  local whole <const> = priced.terms(choice, "none", island, ctx)
+  local whole <const> = terms_of(choice, "none", island, ctx)
   local busy_s <const>, _, kept_bytes <const>, _, kept_fits <const> = whole:price(first, last, behind, false)
   if ample or kept_fits then return { time_s = busy_s, recompute_s = 0, busy_s = busy_s, bytes = kept_bytes, recompute = "none" } end
   local time_s, _, bytes, count <const>, fits <const> = whole:price(first, last, behind, true)
   local recompute = count > 0 and { kind = "full", layers = count } or "none"
   local core_s <const>, _, core_bytes <const>, _, core_fits <const> =
-    priced.terms(choice, "selective", island, ctx):price(first, last, behind, false)
+    terms_of(choice, "selective", island, ctx):price(first, last, behind, false)
   if core_fits and (not fits or core_s <= time_s) then time_s, bytes, recompute = core_s, core_bytes, "selective" end
   return { time_s = time_s, recompute_s = time_s - busy_s, busy_s = busy_s, bytes = bytes, recompute = recompute }
 end
@@ -99,7 +104,7 @@ end
 ---@return table space
 function priced.space(slice, island, ctx, options, ample)
   local atoms <const>, offset <const>, samples <const> = ctx.atoms, slice.first - 1, ctx.samples
-  local known <const> = priced.catalogue(slice, island, ctx, options)
+  local known <const> = catalogue(slice, island, ctx, options)
   ample = ample == true
   local most_behind <const>, power = ctx.microbatches - 1, 1 -- more stages behind hold no more microbatches
   while 2 * power <= min(options.max_stage_gpus, island.gpus_per_node) do power = 2 * power end

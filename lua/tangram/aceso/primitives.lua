@@ -90,10 +90,12 @@ local function hand_on(space, c, b, partner, goal, by_memory)
   return value < goal and new or nil
 end
 
-local function slowest(c)
+--- The worst stage: the slowest; the fullest where memory is short (`repair`), for which the original takes the slowest too.
+local function worst(c, by_memory)
   local found = 1
   for i = 2, #c.last do
-    if c.stage_s[i] > c.stage_s[found] then found = i end
+    local more <const> = by_memory and c.price[i].bytes > c.price[found].bytes or not by_memory and c.stage_s[i] > c.stage_s[found]
+    if more then found = i end
   end
   return found
 end
@@ -103,7 +105,7 @@ end
 local function dec_op(state, c, b, over)
   local space <const>, found <const>, used <const> = state.space, {}, {}
   for step = 1, state.options.migrations do
-    if step > 1 then b = slowest(c) end
+    if step > 1 then b = worst(c, over and state.options.repair) end
     local partner <const> = partner_of(space, c, b, over, used)
     if not partner then break end
     used[partner] = true

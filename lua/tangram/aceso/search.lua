@@ -22,8 +22,9 @@ search.options = {
   pool_factor = { type = "number", default = 1.2, min = 1, doc = "configurations slower than the best by more are not kept to explore" },
   migrations = { type = "integer", default = 5, min = 1, doc = "times that one primitive moves atoms on" },
   repair = { type = "boolean", default = false,
-    doc = "more than the original has: trading tp for dp inside a stage, a last polish of the cuts, stages of any GPUs that lie well;"
-      .. " with ctx.cost also ZeRO, context and expert parallelism" },
+    doc = "more than the original has: trading tp for dp inside a stage, a last polish of the cuts, stages of any GPUs that lie well, "
+      .. "the fullest stage gives on where memory is short; also ZeRO, context and expert parallelism or, with `database`, the "
+      .. "gradients' all-reduce, the optimizer's step, messages at their own rate, no more microbatches in flight than there are" },
   reuses = { type = "integer", default = 1, min = 0, doc = "times that an explored configuration may be a start again (originally 5)" },
 }
 

@@ -5,42 +5,48 @@
 local core <const> = require "tangram.core"
 local priced <const> = require "tangram.aceso.priced"
 local search <const> = require "tangram.aceso.search"
+local strategies <const> = require "tangram.strategies"
 
 local steady <const> = {}
 
---- What a stage of so many GPUs may choose from: each choice with some of its layers recomputed whole, or the core of all.
-local function ways_of(entry, island, ctx)
-  if not entry.ways then
-    local ways <const> = {}
-    for _, choice in ipairs(entry.list) do
-      ways[#ways + 1], ways[#ways + 2] = priced.terms(choice, "none", island, ctx), true
-      ways[#ways + 1], ways[#ways + 2] = priced.terms(choice, "selective", island, ctx), false
+--- What stages of so many GPUs may choose from: for the engine, and with what each has of its own. The same for all slices of an
+--- island at one B.
+local function ways_of(gpus, moe, island, ctx)
+  local key <const> = moe and -gpus or gpus
+  if not ctx.memo[key] then
+    local known <const> = { engine = {} }
+    for i, strategy in ipairs(priced.strategies(gpus, moe, island, ctx, ctx.options, true)) do
+      known[i] = { strategy = strategy, prices = {} }
+      known.engine[2 * i - 1] = ctx.cost.terms(island, strategy, ctx)
+      known.engine[2 * i] = strategies.may_recompute(strategy, ctx)
     end
-    entry.ways = ways
+    ctx.memo[key] = known
   end
-  return entry.ways
+  return ctx.memo[key]
 end
 
 --- The best stages of so many GPUs each: the bottleneck is least, then the sum.
 ---@param gpus integer[] of each stage
----@param known table priced.catalogue
----@return table? configuration { last, choice, price = { recompute } of each stage, worst_s, total_s }, number? short_bytes
-local function cut(gpus, known, slice, island, ctx)
-  local ways <const>, offset <const> = {}, slice.first - 1
-  for i, count in ipairs(gpus) do ways[i] = ways_of(known.of(count), island, ctx) end
+---@return table? configuration { last, choice = { strategy }, price = { recompute } of each stage, worst_s, total_s }
+---@return number? short_bytes
+local function cut(gpus, slice, island, ctx)
+  local known <const>, engine <const>, moe <const> = {}, {}, strategies.has_moe(ctx.atoms, slice.first, slice.last)
+  for i, count in ipairs(gpus) do
+    known[i] = ways_of(count, moe, island, ctx)
+    engine[i] = known[i].engine
+    if #engine[i] == 0 then return nil, nil end
+  end
   local worst_s <const>, sum_s <const>, ends <const>, recomputed <const>, chosen <const> =
-    core.split(ways, slice.first, slice.last, ctx.successors)
+    core.split(engine, slice.first, slice.last, ctx.successors)
   if not worst_s then return nil, sum_s end
   local c <const> = { last = {}, choice = {}, price = {}, worst_s = worst_s, total_s = worst_s * (ctx.microbatches - 1) + sum_s }
   for i, last in ipairs(ends) do
-    local choice <const> = known.of(gpus[i]).list[(chosen[i] + 1) // 2]
-    local layers <const> = chosen[i] % 2 == 0 and -1 or recomputed[i] -- of a core nothing is recomputed whole
+    local way <const>, layers <const> = known[i][chosen[i]], recomputed[i]
     local first <const>, foremost <const> = priced.foremost(i > 1 and ends[i - 1] + 1 or slice.first, last, ctx)
     local key <const> = (layers << 16 | first) << 16 | foremost
     -- equal stages share a price, and with it what the cost model says of them
-    choice.cut[key] = choice.cut[key]
-      or { recompute = layers < 0 and "selective" or layers > 0 and { kind = "full", layers = layers } or "none" }
-    c.last[i], c.choice[i], c.price[i] = last - offset, choice, choice.cut[key]
+    way.prices[key] = way.prices[key] or { recompute = layers > 0 and { kind = "full", layers = layers } or way.strategy.recompute }
+    c.last[i], c.choice[i], c.price[i] = last - slice.first + 1, way, way.prices[key]
   end
   return c
 end
@@ -53,7 +59,7 @@ end
 ---@return fun(stages: integer): table[], number? find configurations, the bytes that the nearest is short if none fits
 function steady.finder(slice, island, ctx)
   local options <const> = ctx.options
-  local space <const>, known <const> = priced.space(slice, island, ctx, options, true), priced.catalogue(slice, island, ctx, options)
+  local space <const> = priced.space(slice, island, ctx, options, true)
   return space, function(stages)
     local _, counts <const> = search.run(space, stages, options, #ctx.atoms, ctx.budget.share)
     local done <const> = {}
@@ -64,9 +70,9 @@ function steady.finder(slice, island, ctx)
       local key <const> = utf8.char(table.unpack(gpus))
       if not done[key] then
         done[key] = true
-        local c <const>, short <const> = cut(gpus, known, slice, island, ctx)
+        local c <const>, short <const> = cut(gpus, slice, island, ctx)
         if not c then
-          short_bytes = math.min(short_bytes or math.huge, short)
+          short_bytes = short and math.min(short_bytes or math.huge, short) or short_bytes
         else
           if not best or c.total_s < best.total_s then best = c end
           if not quickest or c.worst_s < quickest.worst_s then quickest = c end

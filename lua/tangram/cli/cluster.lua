@@ -4,6 +4,7 @@ local cluster_json <const> = require "tangram.input.cluster_json"
 local files <const> = require "tangram.files"
 local import <const> = require "tangram.cli.cluster_import"
 local options <const> = require "tangram.cli.options"
+local sorted_keys <const> = require "tangram.sorted_keys"
 local units <const> = require "tangram.units"
 
 local function make_parser()
@@ -51,11 +52,8 @@ local function print_description(description)
     print(("  all %s: %s, %s%s"):format(network.links and "others" or "pairs", rate_text(network.default.bytes_per_s),
       units.format_time(network.default.latency_s), by_source(network.default)))
   end
-  local names <const> = {}
-  for name in pairs(description.gpus) do names[#names + 1] = name end
-  table.sort(names)
   print "GPU types"
-  for _, name in ipairs(names) do
+  for _, name in ipairs(sorted_keys(description.gpus)) do
     local record <const> = description.gpus[name]
     local formats <const> = {}
     for _, precision in ipairs { "bf16", "fp16", "fp8" } do

@@ -5,6 +5,7 @@ local layers_of <const> = require "tangram.input.hf_layers"
 local loose_json <const> = require "tangram.input.loose_json"
 local model <const> = require "tangram.model"
 local schema <const> = require "tangram.schema"
+local sorted_keys <const> = require "tangram.sorted_keys"
 
 local hf <const> = {}
 
@@ -31,9 +32,7 @@ local flag_keys <const> = {
 }
 
 --- In a fixed order, so that of two wrong keys the same one is named each time.
-local fields <const> = {}
-for field in pairs(aliases) do fields[#fields + 1] = field end
-table.sort(fields)
+local fields <const> = sorted_keys(aliases)
 
 local function present(value) return value ~= nil and value ~= core.null end
 

@@ -1,6 +1,7 @@
 --- The rates between nodes, from what the user says, what nccl-tests measured, NVLink domains and network cards.
 local cards <const> = require "tangram.input.join_cards"
 local rates <const> = require "tangram.rates"
+local sorted_keys <const> = require "tangram.sorted_keys"
 local units <const> = require "tangram.units"
 
 local network <const> = {}
@@ -191,9 +192,7 @@ local function wire_of(one, between)
 end
 
 local function transports(node)
-  local names <const> = {}
-  for name in pairs(node.cards) do names[#names + 1] = name end
-  table.sort(names)
+  local names <const> = sorted_keys(node.cards)
   return names[1] and " (" .. table.concat(names, ", ") .. ")" or ""
 end
 

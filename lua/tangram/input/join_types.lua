@@ -1,6 +1,7 @@
 --- Which type of the catalogue, or of the user's own, the GPUs are that files call by all kinds of names.
 local catalog <const> = require "tangram.catalog"
 local cluster <const> = require "tangram.cluster"
+local sorted_keys <const> = require "tangram.sorted_keys"
 
 local types <const> = {}
 
@@ -34,12 +35,9 @@ function types.device(key, options) return options.own[key] or (catalog.find_gpu
 
 --- Labels of --gpu-type that no file has are slips, as a rule.
 local function say_unused(gpu_types, used, warnings)
-  local labels <const> = {}
-  for label in pairs(gpu_types) do
-    if not used[label] then labels[#labels + 1] = label end
+  for _, label in ipairs(sorted_keys(gpu_types)) do
+    if not used[label] then warnings[#warnings + 1] = ("--gpu-type: no file has GPUs or a node called '%s'"):format(label) end
   end
-  table.sort(labels)
-  for _, label in ipairs(labels) do warnings[#warnings + 1] = ("--gpu-type: no file has GPUs or a node called '%s'"):format(label) end
 end
 
 --- The catalogue's key (or one of the user's own types) of a run of GPUs, and the label of --gpu-type if that tells it; or nil,

@@ -42,6 +42,8 @@ end
 ---@param text string
 ---@return Reader?, string? why
 function kinds.guess(text)
+  local ours <const> = text:find '^%s*{%s*"format"%s*:%s*"tangram%.' and mistaken(text) -- what it quotes may look like anything
+  if ours then return nil, ours end
   local best, surest = nil, 0
   for _, module in ipairs(kinds) do
     local reader <const> = kinds.reader(module)

@@ -6,6 +6,7 @@ local flags <const> = require "tangram.input.flags"
 local integer_list <const> = require "tangram.input.integer_list"
 local model <const> = require "tangram.model"
 local schema <const> = require "tangram.schema"
+local sorted_keys <const> = require "tangram.sorted_keys"
 
 local megatron_args <const> = {}
 
@@ -17,9 +18,7 @@ local names <const> = {
   experts_per_token = { "moe_router_topk" }, expert_ffn = { "moe_ffn_hidden_size" },
   shared_expert_ffn = { "moe_shared_expert_intermediate_size" }, mtp_layers = { "mtp_num_layers" },
 }
-local fields <const> = {}
-for field in pairs(names) do fields[#fields + 1] = field end
-table.sort(fields)
+local fields <const> = sorted_keys(names)
 --- Field, name, default.
 local mla_names <const> = {
   { "q_lora_rank", "q_lora_rank", nil }, { "kv_lora_rank", "kv_lora_rank", nil }, { "qk_nope_head_dim", "qk_head_dim", 128 },

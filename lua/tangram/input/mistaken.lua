@@ -11,8 +11,8 @@ local KNOWN <const> = {
   { "\nROCk module", "'rocminfo'", "'rocm-smi --showtopo'" },
   { "\n%x%x:%x%x%.%x [^\n]*:", "'lspci'", "'nvidia-smi topo -m'" },
   { "\nArchitecture:%s+%S", "'lscpu'", "'nvidia-smi topo -m'" },
-  { '"tangram%.cluster/1"', "a cluster file already", "it as --cluster of 'tangram plan'" },
   { '"tangram%.plan/1"', "a plan", "it as --cluster of 'tangram plan', which takes the plan's cluster" },
+  { '"tangram%.cluster/1"', "a cluster file already", "it as --cluster of 'tangram plan'" },
   { '"model_type"', "a model's config.json", "it as --model of 'tangram plan'" },
 }
 

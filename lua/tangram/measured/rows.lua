@@ -2,6 +2,7 @@
 local core <const> = require "tangram.core"
 local imports <const> = require "tangram.measured.imports"
 local paper <const> = require "tangram.measured.paper"
+local sorted_keys <const> = require "tangram.sorted_keys"
 
 local rows <const> = {}
 
@@ -55,10 +56,8 @@ local function value_of(text, kind)
 end
 
 local function check_columns(names, where)
-  local present <const>, known <const> = {}, {}
+  local present <const>, known <const> = {}, sorted_keys(rows.columns)
   for _, name in ipairs(names) do present[name] = true end
-  for name in pairs(rows.columns) do known[#known + 1] = name end
-  table.sort(known)
   for _, name in ipairs(NEEDED) do
     if not present[name] then
       error(("%s: no column '%s', expected the columns %s at least"):format(where, name, table.concat(NEEDED, ", ")), 0)

@@ -1,4 +1,6 @@
 --- What a check says, and words that checks share.
+local divisors <const> = require "tangram.divisors"
+
 local finding <const> = {}
 
 --- A finding that the runtime can't run the plan.
@@ -31,8 +33,8 @@ end
 --- The divisors of n, of those that fit, as text.
 function finding.divisors(n, fits)
   local list <const> = {}
-  for d = 1, n do
-    if n % d == 0 and (not fits or fits(d)) then list[#list + 1] = ("%d"):format(d) end
+  for _, d in ipairs(divisors(n)) do
+    if not fits or fits(d) then list[#list + 1] = ("%d"):format(d) end
   end
   return table.concat(list, ", ")
 end

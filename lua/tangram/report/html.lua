@@ -6,6 +6,7 @@ local fields <const> = require "tangram.report.fields"
 local markup <const> = require "tangram.report.markup"
 local places <const> = require "tangram.report.places"
 local plans <const> = require "tangram.plan"
+local sorted_keys <const> = require "tangram.sorted_keys"
 local style <const> = require "tangram.report.style"
 local timeline <const> = require "tangram.report.timeline"
 local units <const> = require "tangram.units"
@@ -122,7 +123,7 @@ local function parts_of(plan, known, skip, others)
   end
   for _, one in ipairs(known) do add(one[1], one[2]) end
   for _, one in ipairs(skip) do taken[one[1]] = true end
-  for _, field in ipairs(others and words.sorted_names(present) or {}) do
+  for _, field in ipairs(others and sorted_keys(present) or {}) do
     if not taken[field] then add(field, (field:gsub("_s$", ""):gsub("_", " "))) end
   end
   return parts
@@ -178,7 +179,7 @@ local function searched(plan)
   local counts <const> = plan.pairs
   local rows <const> = { { "pairs of a slice and an island", "count" }, { "all", words.thousands(counts.all) },
     { "queries of the parallelizer", words.thousands(counts.queried) }, { "took another pair's answer", words.thousands(counts.reused) } }
-  for _, name in ipairs(words.sorted_names(counts.pruned)) do
+  for _, name in ipairs(sorted_keys(counts.pruned)) do
     rows[#rows + 1] = { "dropped: " .. name, words.thousands(counts.pruned[name]) }
   end
   rows[#rows + 1] = { "failed queries", words.thousands(#counts.failed) }

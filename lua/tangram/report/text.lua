@@ -3,6 +3,7 @@
 local fields <const> = require "tangram.report.fields"
 local grid <const> = require "tangram.report.grid"
 local machines <const> = require "tangram.report.machines"
+local sorted_keys <const> = require "tangram.sorted_keys"
 local units <const> = require "tangram.units"
 local words <const> = require "tangram.report.words"
 
@@ -50,7 +51,7 @@ end
 
 local function pairs_line(counts)
   local dropped <const> = {}
-  for _, name in ipairs(words.sorted_names(counts.pruned)) do
+  for _, name in ipairs(sorted_keys(counts.pruned)) do
     dropped[#dropped + 1] = ("%s %s"):format(words.thousands(counts.pruned[name]), name)
   end
   local saved <const> = counts.saved and (" (%s saved by plans that fit at several positions)"):format(words.thousands(counts.saved)) or ""

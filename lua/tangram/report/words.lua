@@ -97,12 +97,4 @@ function words.apart(plan)
   return list
 end
 
---- The names in a table, by letters.
-function words.sorted_names(t)
-  local names <const> = {}
-  for name in pairs(t) do names[#names + 1] = name end
-  table.sort(names)
-  return names
-end
-
 return words

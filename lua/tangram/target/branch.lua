@@ -6,10 +6,10 @@
 --- done, since every narrower one is a part of it; else it is split by the rule that the plan breaks (`branch`), and nothing
 --- is lost between the parts. All share the best time so far.
 local core <const> = require "tangram.core"
-local strategies <const> = require "tangram.strategies"
+local divisors <const> = require "tangram.divisors"
 local target <const> = require "tangram.target.stage"
 
-local divisors <const>, is_in <const> = strategies.divisors, target.is_in
+local is_in <const> = target.is_in
 
 local targets <const> = {}
 

@@ -1,0 +1,55 @@
+local core <const> = require "tangram.core"
+local progress <const> = require "tangram.progress"
+local support <const> = require "tests.spec.support"
+local terminal <const> = require "tests.spec.terminal"
+
+describe("the progress bar", function()
+  local lines, update, clear
+  before_each(function()
+    lines = {}
+    update, clear = progress.bar(2, { write = function(_, text) lines[#lines + 1] = text end })
+  end)
+
+  local function wait_s(seconds)
+    local until_s <const> = core.clock_s() + seconds
+    while core.clock_s() < until_s do end
+  end
+
+  it("is not drawn for what takes a moment", function()
+    update(4, 1, 3)
+    update(2, 1, 3)
+    clear()
+    assert.same({}, lines)
+  end)
+
+  it("never falls back, neither its share nor its best time, when a second search begins; one line, cut where it is too long", function()
+    wait_s(0.51)
+    for _, partition in ipairs { { math.huge, 7, 5 }, { math.huge, 9, 6 } } do
+      for i, share in ipairs { 0, 0.5, 1 } do update(4, share, partition[i]) end
+      update(2, 0.5, partition[3])
+      update(2, 1, partition[3])
+    end
+    local shares <const>, best <const> = {}, {}
+    for i, line in ipairs(lines) do
+      shares[i], best[i] = line:match "^\r\27%[%?7l%[#*%.*%] +(%d+) %%  best ([^ ]+).-\27%[K\27%[%?7h$"
+      assert.equal(30, #line:match "%[([#.]+)%]")
+    end
+    assert.equal("0 25 50 75 100 100 100 100 100 100", table.concat(shares, " "))
+    assert.equal("none 7 5 5 5 5 5 5 5 5", table.concat(best, " "))
+    clear()
+    assert.equal("\r\27[K", lines[#lines])
+  end)
+end)
+
+describe("Ctrl-C at a terminal", function()
+  it("is answered at once, and ends the search with its own status", function()
+    local session <const> = terminal.open(support.program .. " compose --generate 1,42,30,4; echo status $?; read line")
+    os.execute "sleep 0.3"
+    session:send "\3"
+    session:expect "tangram: stopping with what there is; a second Ctrl-C ends it at once"
+    session:expect "tangram compose: stopped before any sequence was found"
+    session:expect "status 4"
+    session:send "\n"
+    session:close()
+  end)
+end)
