@@ -69,7 +69,7 @@ describe("exact against alpa", function()
     for _, case in ipairs(core.json_decode(support.read(path))) do
       -- one node, so that stages lie anywhere, as in the original
       local plans <const> = exact.plan(tables.query(case, options(exact, { max_cp = 1, zero = { 0 }, selective = false,
-        full_recompute = false, idle = false, max_tp = case.D }), case.D, 0))
+        full_recompute = false, idle = false, max_tp = case.D, objective = "paper" }), case.D, 0))
       if type(case.expected_plan) == "string" then
         assert.is_nil(plans, case.name)
       else
@@ -81,7 +81,7 @@ describe("exact against alpa", function()
   it("covers all plans for the mixtures of experts whose plans are stored, faithful and repaired", function()
     for _, model in ipairs { gshard.B2_4, gshard.B10 } do
       local ctx <const>, on <const> = gshard.context(model, gshard.ALL_REDUCE, 0.05)
-      local ours <const> = ask(exact, { max_cp = 1, max_tp = 16, folded_experts = true, fsep = false }, on, ctx)
+      local ours <const> = ask(exact, { max_cp = 1, max_tp = 16, folded_experts = true, fsep = false, objective = "paper" }, on, ctx)
       for _, changes in ipairs { {}, { zero = 1 }, { zero = 2 }, { zero = 3 }, { recompute = false, zero = 2 }, { repair = true } } do
         for _, plan in ipairs(ask(alpa, changes, on, ctx) or {}) do
           assert.is_true(covers(ours, plan))
@@ -116,7 +116,7 @@ describe("exact against aceso", function()
           local ctx <const> = pricing.context({ hidden = HIDDEN[from.size], layers = from.layers, heads = 32, vocab = 51200,
             positions = 2048 }, { global_batch = from.global_batch, seq_len = 2048, memory_margin = 0 }, on, from.global_batch // size,
             { cost = cost, granularity = granularity })
-          local ours <const> = ask(exact, { max_cp = 1, zero = { 0 }, idle = false, max_stages = 16 }, on, ctx)
+          local ours <const> = ask(exact, { max_cp = 1, zero = { 0 }, idle = false, max_stages = 16, objective = "paper" }, on, ctx)
           local theirs <const> = ask(aceso, {}, on, ctx) or {}
           for _, plan in ipairs(theirs) do
             assert.is_true(covers(ours, plan), name)
