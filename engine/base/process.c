@@ -293,7 +293,7 @@ tg_status tg_process_ask(tg_process *p, const char *line, size_t size, double se
                                 {.fd = p->errors, .events = POLLIN}};
         siginfo_t how;
         int ready = poll(ends, 3, TICK_MS);
-        if (ready == 0 && has_ended(p, &how)) /* a child of its own may hold the pipes */
+        if (ready <= 0 && has_ended(p, &how)) /* a child of its own may hold the pipes */
             return give_up(p, "has ended", 0, err);
         if (ends[0].revents && !send_more(p, &message))
             return give_up(p, "closed its standard input", fmin(GRACE_S, deadline_s - tg_clock_s()), err);

@@ -17,6 +17,8 @@ static int set_up(lua_State *L)
     const tg_worker_source *source = lua_touserdata(L, 1);
     luaL_openlibs(L);
     lua_gc(L, LUA_GCINC, 400, 0, 0); /* as the program's own state */
+    if (source->modules)             /* of the program, not of a host */
+        tg_tick(L);
     tg_preload(L, source->modules);
     lua_getglobal(L, "package");
     tg_set_text(L, "path", source->path);

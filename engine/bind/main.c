@@ -32,6 +32,7 @@ static int run(lua_State *L)
     int argc = (int)lua_tointeger(L, 1);
     char **argv = lua_touserdata(L, 2);
     luaL_openlibs(L);
+    tg_tick(L);
     lua_gc(L, LUA_GCINC, 400, 0, 0); /* planning makes many small tables: collect less often */
     tg_preload(L, tg_embedded_modules);
     luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);

@@ -4,6 +4,12 @@
 #include <float.h>
 #include <stdint.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef sigev_notify_thread_id
+#define sigev_notify_thread_id _sigev_un._tid /* glibc keeps the name to itself */
+#endif
 
 /* A signal handler can reach nothing else: the one mutable global of the program. */
 static volatile sig_atomic_t stop_requested;
@@ -96,32 +102,35 @@ tg_arena *tg_push_arena(lua_State *L)
     return arena;
 }
 
-enum { CHECK_EVERY = 10000 }; /* instructions between two looks at the clock */
+/* Between two looks at the limits: instructions, where a hook counts them, or the time of a tick. */
+enum { CHECK_EVERY = 10000, TICK_NS = 50000000 };
 
-static const char LIMITS = 0, INTERRUPTIBLE = 0; /* their addresses are the registry's keys */
+static const char LIMITS = 0, INTERRUPTIBLE = 0, TICKER = 0; /* their addresses are the registry's keys */
 
 /* The limits in force in a state, on the C stack of the call that set them. */
 typedef struct {
     double deadline_s;
-    size_t left_bytes; /* by which the state may still grow */
-    lua_Alloc alloc;   /* what stood before */
+    bool interruptible; /* ends when a stop is requested */
+    size_t left_bytes;  /* by which the state may still grow */
+    lua_Alloc alloc;    /* what stood before */
     void *alloc_self;
     tg_cut cut;
 } limits;
 
-static limits *limits_of(lua_State *L)
-{
-    lua_rawgetp(L, LUA_REGISTRYINDEX, &LIMITS);
-    limits *now = lua_touserdata(L, -1);
-    lua_pop(L, 1);
-    return now;
-}
+/* A timer whose signal comes to the thread that runs the state, and nowhere else. */
+typedef struct {
+    timer_t timer;
+    lua_State *L;               /* its main thread */
+    const limits *volatile now; /* NULL: the next tick is the last */
+    volatile sig_atomic_t ticking;
+} ticker;
 
-static bool is_interruptible(lua_State *L)
+static void *registered(lua_State *L, const char *key)
 {
-    bool result = lua_rawgetp(L, LUA_REGISTRYINDEX, &INTERRUPTIBLE) == LUA_TBOOLEAN;
+    lua_rawgetp(L, LUA_REGISTRYINDEX, key);
+    void *found = lua_touserdata(L, -1);
     lua_pop(L, 1);
-    return result;
+    return found;
 }
 
 static lua_State *main_thread(lua_State *L)
@@ -132,42 +141,148 @@ static lua_State *main_thread(lua_State *L)
     return thread;
 }
 
+static void check_limits(lua_State *L, lua_Debug *ar);
+
+static void set_hook(lua_State *L, bool yes)
+{
+    lua_Hook hook = yes ? check_limits : NULL;
+    if (lua_gethook(L) != hook || lua_gethookcount(L) != CHECK_EVERY) /* else it counts on */
+        lua_sethook(L, hook, LUA_MASKCOUNT, CHECK_EVERY);
+}
+
+static void check_each(lua_State *L)
+{
+    lua_sethook(L, check_limits, LUA_MASKCALL | LUA_MASKCOUNT, 1);
+}
+
+static bool can_end(const limits *now)
+{
+    return now && (now->deadline_s < DBL_MAX || now->interruptible);
+}
+
+static const char *what_ends(const limits *now)
+{
+    if (now->interruptible && __atomic_load_n(&stop_requested, __ATOMIC_RELAXED))
+        return "interrupted";
+    return tg_clock_s() > now->deadline_s ? "time limit reached" : NULL;
+}
+
+/* Until a limit is reached a ticking state runs without a hook, which would slow its every instruction. Its coroutines,
+ * which no tick reaches, and states that don't tick have one. */
+static void relax(lua_State *L)
+{
+    bool needed = can_end(registered(L, &LIMITS)), ticks = registered(L, &TICKER);
+    lua_State *thread = main_thread(L);
+    set_hook(thread, needed && !ticks);
+    if (thread != L)
+        set_hook(L, needed || ticks);
+}
+
 static void check_limits(lua_State *L, lua_Debug *ar)
 {
     (void)ar;
-    limits *now = limits_of(L);
-    const char *why = NULL;
-    if (__atomic_load_n(&stop_requested, __ATOMIC_RELAXED) && is_interruptible(L))
-        why = "interrupted";
-    else if (now && tg_clock_s() > now->deadline_s)
-        why = "time limit reached";
-    if (why) {
-        if (now)
-            now->cut = *why == 'i' ? TG_CUT_STOP : TG_CUT_TIME;
-        /* From here on every line fails: here, and where a coroutine hands its failure to. */
-        lua_sethook(L, check_limits, LUA_MASKLINE | LUA_MASKCALL | LUA_MASKCOUNT, 1);
-        lua_sethook(main_thread(L), check_limits, LUA_MASKLINE | LUA_MASKCALL | LUA_MASKCOUNT, 1);
-        lua_pushstring(L, why);
-        lua_error(L);
+    limits *now = registered(L, &LIMITS);
+    const char *why = now ? what_ends(now) : NULL;
+    if (!why) {
+        relax(L);
+        return;
     }
+    now->cut = *why == 'i' ? TG_CUT_STOP : TG_CUT_TIME;
+    /* From here on every instruction fails: here, and where a coroutine hands its failure to. */
+    check_each(L);
+    check_each(main_thread(L));
+    lua_pushstring(L, why);
+    lua_error(L);
 }
 
-static void set_hook(lua_State *L)
+/* One tick: the next is set when that is over, which takes as long as calls are deep. */
+static void set_timer(ticker *t)
 {
-    const limits *now = limits_of(L);
-    bool watch = (now && now->deadline_s < DBL_MAX) || is_interruptible(L);
-    lua_Hook hook = watch ? check_limits : NULL;
-    lua_sethook(L, hook, watch ? LUA_MASKCOUNT : 0, CHECK_EVERY);
-    lua_State *thread = main_thread(L);
-    if (thread != L)
-        lua_sethook(thread, hook, watch ? LUA_MASKCOUNT : 0, CHECK_EVERY);
+    t->ticking = 1;
+    timer_settime(t->timer, 0, &(struct itimerspec){.it_value = {.tv_nsec = TICK_NS}}, NULL);
+}
+
+static void on_tick(int number, siginfo_t *info, void *context)
+{
+    (void)number, (void)context;
+    if (info->si_code != SI_TIMER)
+        return;
+    ticker *t = info->si_value.sival_ptr;
+    t->ticking = 0;
+    if (t->now && what_ends(t->now))
+        check_each(t->L); /* Lua allows it in a handler, of the thread that runs the state */
+    if (t->now)
+        set_timer(t);
+}
+
+static int end_ticker(lua_State *L)
+{
+    const ticker *t = lua_touserdata(L, 1);
+    timer_delete(t->timer); /* its signals come to this very thread: none is under way */
+    lua_pushnil(L);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &TICKER);
+    return 0;
+}
+
+/* coroutine.create and coroutine.wrap: as upvalue 1 makes them, but watched. */
+static int make_coroutine(lua_State *L)
+{
+    luaL_checktype(L, 1, LUA_TFUNCTION);
+    check_limits(L, NULL); /* past them, nobody is to try one coroutine after the other */
+    lua_settop(L, 1);
+    lua_pushvalue(L, lua_upvalueindex(1));
+    lua_insert(L, 1);
+    lua_call(L, 1, 1);
+    if (!lua_isthread(L, 1))
+        lua_getupvalue(L, 1, 1); /* wrap's function holds it */
+    set_hook(lua_tothread(L, -1), true);
+    lua_settop(L, 1);
+    return 1;
+}
+
+void tg_tick(lua_State *L)
+{
+    int top = lua_gettop(L);
+    lua_getglobal(L, "coroutine");
+    for (const char *const *name = (const char *const[]){"create", "wrap", NULL}; *name; name++) {
+        lua_getfield(L, -1, *name);
+        lua_pushcclosure(L, make_coroutine, 1);
+        lua_setfield(L, -2, *name);
+    }
+    ticker *t = lua_newuserdatauv(L, sizeof *t, 0);
+    *t = (ticker){.L = main_thread(L)};
+    if (luaL_newmetatable(L, "tangram.ticker")) {
+        lua_pushcfunction(L, end_ticker);
+        lua_setfield(L, -2, "__gc");
+    }
+    /* SIGURG is ignored where nobody handles it, and libraries leave it alone. */
+    struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGURG, .sigev_value = {.sival_ptr = t}};
+    event.sigev_notify_thread_id = gettid();
+    struct sigaction action = {.sa_sigaction = on_tick, .sa_flags = SA_SIGINFO | SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    sigaddset(&action.sa_mask, SIGURG);
+    if (TANGRAM_TICKS && sigaction(SIGURG, &action, NULL) == 0 &&
+        pthread_sigmask(SIG_UNBLOCK, &action.sa_mask, NULL) == 0 &&
+        timer_create(CLOCK_MONOTONIC, &event, &t->timer) == 0) {
+        lua_setmetatable(L, -2);
+        lua_rawsetp(L, LUA_REGISTRYINDEX, &TICKER);
+    } /* else the state has a hook, as others have */
+    lua_settop(L, top);
 }
 
 static void set_limits(lua_State *L, limits *now)
 {
+    ticker *t = registered(L, &TICKER);
+    if (now)
+        now->interruptible = registered(L, &INTERRUPTIBLE);
     lua_pushlightuserdata(L, now);
     lua_rawsetp(L, LUA_REGISTRYINDEX, &LIMITS);
-    set_hook(L);
+    if (t) {
+        t->now = can_end(now) ? now : NULL; /* before ticking is read: a tick may come between */
+        if (t->now && !t->ticking)
+            set_timer(t);
+    }
+    relax(L);
 }
 
 static void *counted(void *self, void *block, size_t old_size, size_t size)
@@ -187,7 +302,7 @@ static void *counted(void *self, void *block, size_t old_size, size_t size)
 
 int tg_limited_call(lua_State *L, int nargs, int nresults, double seconds, size_t bytes, tg_cut *cut)
 {
-    limits now = {.deadline_s = tg_clock_s() + seconds, .left_bytes = bytes}, *outer = limits_of(L);
+    limits now = {.deadline_s = tg_clock_s() + seconds, .left_bytes = bytes}, *outer = registered(L, &LIMITS);
     if (outer && outer->deadline_s < now.deadline_s)
         now.deadline_s = outer->deadline_s;
     set_limits(L, &now);
@@ -197,6 +312,8 @@ int tg_limited_call(lua_State *L, int nargs, int nresults, double seconds, size_
     int status = lua_pcall(L, nargs, nresults, 0);
     lua_setallocf(L, now.alloc, now.alloc_self);
     set_limits(L, outer);
+    if (now.cut && outer)
+        check_each(L); /* it may be over for the call around, too */
     *cut = status == LUA_OK || (now.cut == TG_CUT_MEMORY && status != LUA_ERRMEM) ? TG_NOT_CUT : now.cut;
     if (*cut == TG_CUT_MEMORY)
         lua_gc(L, LUA_GCCOLLECT);
@@ -235,10 +352,10 @@ static int guarded(lua_State *L)
 /* core.unlimited(f, ...) -> results of f, whose time no limit around it counts */
 static int unlimited(lua_State *L)
 {
-    limits *outer = limits_of(L);
+    limits *outer = registered(L, &LIMITS), none = {.deadline_s = DBL_MAX};
     double started_s = tg_clock_s();
     luaL_checkany(L, 1);
-    set_limits(L, NULL);
+    set_limits(L, &none);
     int status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
     if (outer)
         outer->deadline_s += tg_clock_s() - started_s;
@@ -258,19 +375,18 @@ static int traced(lua_State *L)
 
 void tg_set_interruptible(lua_State *L, bool yes)
 {
-    if (yes)
-        lua_pushboolean(L, 1);
-    else
-        lua_pushnil(L);
+    lua_pushlightuserdata(L, yes ? L : NULL);
     lua_rawsetp(L, LUA_REGISTRYINDEX, &INTERRUPTIBLE);
-    set_hook(L);
 }
 
 int tg_interruptible_call(lua_State *L, int nargs)
 {
+    limits none = {.deadline_s = DBL_MAX};
     tg_set_interruptible(L, true);
+    set_limits(L, &none);
     int status = lua_pcall(L, nargs, LUA_MULTRET, 0);
     tg_set_interruptible(L, false);
+    set_limits(L, NULL);
     return status;
 }
 

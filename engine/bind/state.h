@@ -13,17 +13,22 @@ const volatile sig_atomic_t *tg_stop_flag(void);
 void tg_request_stop(void); /* async-signal-safe */
 void tg_clear_stop(void);
 
+/* For a state of the program's own, once, by the thread that runs it from here to lua_close: whether its limits are
+ * reached is then looked at when a timer's signal says so. Other states, whose host may not expect signals, have a hook
+ * that counts instructions; it makes Lua slower by a fifth. */
+void tg_tick(lua_State *L);
+
 /* As lua_pcall, all results, but once a stop is requested the function fails with "interrupted"; no pcall inside can
  * swallow that. Not to be nested. */
 int tg_interruptible_call(lua_State *L, int nargs);
-void tg_set_interruptible(lua_State *L, bool yes); /* the same for limited calls to come */
+void tg_set_interruptible(lua_State *L, bool yes); /* the same for limited calls to come, within them */
 
 typedef enum { TG_NOT_CUT, TG_CUT_TIME, TG_CUT_MEMORY, TG_CUT_STOP } tg_cut;
 
 /* As lua_pcall, but the function fails with "time limit reached" after so many seconds (no later than a call around it)
  * and with "not enough memory" where the state would have to grow by more than so many bytes (SIZE_MAX: any). No pcall
- * and no coroutine inside can swallow the former: past the limit the hook fires on every line. Neither is seen before
- * a C function called in it, say a string.find, returns. *cut: whether a limit is what ended it. */
+ * and no coroutine inside can swallow the former: past the limit the hook fires on every instruction. Neither is seen
+ * before a C function called in it, say a string.find, returns. *cut: whether a limit is what ended it. */
 int tg_limited_call(lua_State *L, int nargs, int nresults, double seconds, size_t bytes, tg_cut *cut);
 
 /* Pushes what was raised, at index, as one line that is not long; no metamethod of it is called. */
