@@ -77,9 +77,9 @@ static const bool *flags(lua_State *L, const char *name, const shape *of)
 /* core.terms{ time_s = {…} [, forward_s = {…}], static_bytes = {…}, inflight_bytes = {…} [, transient_bytes = {…}]
  * [, recomputable = {…}, recompute_s = {…}, recomputed_inflight_bytes = {…}, recompute_peak_bytes = {…}]
  * [, stage_s] [, stage_static_bytes] [, step_s = {…}] [, reduce_s = {…}] [, stage_step_s] [, stage_reduce_s]
- * [, reduce_share = 1] [, whole_static_bytes] [, whole_step_s] [, whole_reduce_s], capacity_bytes, microbatches [, rows = {…}] } -> Terms.
- * Lists: one value per atom of the whole model or, with rows, per row: atom i has row rows[i]. Raises on wrong fields.
- */
+ * [, reduce_share = 1] [, whole_static_bytes] [, whole_step_s] [, whole_reduce_s], capacity_bytes, microbatches
+ * [, rows = {…}] } -> Terms. Lists: one value per atom of the whole model or, with rows, per row: atom i has row
+ * rows[i]. Raises on wrong fields. */
 static int terms_new(lua_State *L)
 {
     static const char *const fields[] = {"time_s",

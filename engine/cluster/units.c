@@ -259,8 +259,7 @@ tg_status tg_units_build(tg_arena *arena, const tg_cluster *cluster, const tg_to
             if (node >= cluster->node_count)
                 return tg_fail(err, TG_EINPUT, "islands[%zu]: there is no node %zu", p, node);
             if (pinned[node])
-                return tg_fail(err, TG_EINPUT, "islands[%zu]: node '%.120s' is pinned twice", p,
-                               cluster->nodes[node].name);
+                return tg_fail(err, TG_EINPUT, "islands: node '%.120s' is pinned twice", cluster->nodes[node].name);
             pinned[node] = true;
         }
     }

@@ -98,6 +98,9 @@ void tg_level_close(const tg_run *run, tg_level *level);
 /* Asks for all that was not asked before, in parallel. The outcome does not depend on the number of workers. */
 tg_status tg_level_ask(tg_run *run, tg_level *level, const tg_ask *wanted, size_t count, tg_error *err);
 
+/* Round 0: asks for each island alone and for slices by the islands' shares of the speed. */
+tg_status tg_level_guess(tg_run *run, tg_level *level, tg_error *err);
+
 /* Asks a few of the queries twice again, of a new provider; complaints about those that got another answer go to out.
  */
 tg_status tg_run_ask_again(tg_run *run, const tg_workers *workers, tg_enumeration *out, tg_error *err);

@@ -284,7 +284,7 @@ describe("islands", function()
     assert.same({ { "a", "d" }, { "b" }, { "c" } }, names(found))
     assert.same({ 4, 8 }, { found.islands[1].gpus_per_node, found.islands[1].gpus }) -- d's other four stay idle
     local built <const> = assert(core.cluster { nodes = nodes, default = wire(1) })
-    assert.same({ nil, "islands[1]: node 'a' is pinned twice" }, { built:islands { islands = { { "a" }, { "a" } } } })
+    assert.same({ nil, "islands: node 'a' is pinned twice" }, { built:islands { islands = { { "a" }, { "a" } } } })
     assert.equal("pinned", built:why("a", "b", { islands = { { "a" } } }).trait)
   end)
 
