@@ -363,16 +363,6 @@ static int unlimited(lua_State *L)
     return status == LUA_OK ? lua_gettop(L) : lua_error(L);
 }
 
-/* core.traced(f, ...) -> true, results | false, message with traceback */
-static int traced(lua_State *L)
-{
-    luaL_checkany(L, 1);
-    int status = tg_protected_call(L, lua_gettop(L) - 1, LUA_MULTRET);
-    lua_pushboolean(L, status == LUA_OK);
-    lua_insert(L, 1);
-    return lua_gettop(L);
-}
-
 void tg_set_interruptible(lua_State *L, bool yes)
 {
     lua_pushlightuserdata(L, yes ? L : NULL);
@@ -398,7 +388,7 @@ static int clock_s(lua_State *L)
 
 void tg_open_state(lua_State *L)
 {
-    static const luaL_Reg functions[] = {{"limited", limited}, {"guarded", guarded}, {"unlimited", unlimited},
-                                         {"traced", traced},   {"clock_s", clock_s}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {
+        {"limited", limited}, {"guarded", guarded}, {"unlimited", unlimited}, {"clock_s", clock_s}, {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
 }
