@@ -412,7 +412,7 @@ describe("a steady aceso", function()
         harder_s = own_s
       end
     end
-    assert.is_true(compared > support.scale(100) and bettered > support.scale(20), ("%d %d"):format(compared, bettered))
+    assert.is_true(compared > support.scale(60) and bettered > support.scale(15), ("%d %d"):format(compared, bettered))
   end)
 end)
 
