@@ -10,9 +10,13 @@ tg_status tg_best_open(tg_best *best, const tg_run *run, int room, double cutoff
     return best->at ? TG_OK : tg_fail(err, TG_EMEMORY, "out of memory");
 }
 
-double tg_best_cutoff(const tg_best *best)
+double tg_best_cutoff(const tg_best *best, int microbatches)
 {
-    return best->count == best->room ? fmin(best->cutoff, best->at[best->count - 1].value) : best->cutoff;
+    if (best->count < best->room)
+        return best->cutoff;
+    const tg_best_row *last = &best->at[best->count - 1];
+    bool larger = microbatches > last->choice.microbatches;
+    return fmin(best->cutoff, larger ? nextafter(last->value, INFINITY) : last->value);
 }
 
 double tg_best_time(const tg_best *best)
@@ -117,6 +121,11 @@ static tg_status keep_candidates(const tg_run *run, tg_choice *choice, tg_error 
     return plans ? TG_OK : tg_fail(err, TG_EMEMORY, "out of memory");
 }
 
+static bool comes_before(const tg_best_row *a, const tg_best_row *b)
+{
+    return a->value < b->value || (a->value == b->value && a->choice.microbatches > b->choice.microbatches);
+}
+
 tg_status tg_best_take(tg_best *best, const tg_run *run, const tg_level *level, const tg_instance *instance,
                        const tg_origin *origins, const tg_composition *found, tg_error *err)
 {
@@ -133,7 +142,7 @@ tg_status tg_best_take(tg_best *best, const tg_run *run, const tg_level *level, 
         for (int i = 0; i < best->count && !known; i++)
             known = same_choice(&best->at[i].choice, &row.choice);
         int at = best->count;
-        while (at > 0 && best->at[at - 1].value > row.value)
+        while (at > 0 && comes_before(&row, &best->at[at - 1]))
             at--;
         if (known || at == best->room)
             continue;

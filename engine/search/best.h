@@ -14,7 +14,7 @@ typedef struct {
 } tg_best_row;
 
 typedef struct {
-    int room, count; /* by rising value */
+    int room, count; /* by rising value, then falling number of microbatches */
     tg_best_row *at;
     double cutoff;
     long improved; /* how often the first row changed */
@@ -22,8 +22,8 @@ typedef struct {
 
 tg_status tg_best_open(tg_best *best, const tg_run *run, int room, double cutoff, tg_error *err);
 
-/* What a further plan must be faster than to get in. */
-double tg_best_cutoff(const tg_best *best);
+/* What a further plan of so many microbatches must be faster than to get in: of equal times the larger number stays. */
+double tg_best_cutoff(const tg_best *best, int microbatches);
 
 /* Time of the best plan; infinite without one. */
 double tg_best_time(const tg_best *best);

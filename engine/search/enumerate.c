@@ -17,10 +17,11 @@ static const double LEFT_OUT_GAP = 0.01;    /* fraction */
 static const double GUESS_GAP = 0.05;       /* fraction */
 static const double LAST_COMPOSITION_S = 2; /* for what is there when the run is stopped */
 
-static tg_compose_options options_for(const tg_run *run, int required_island, const tg_best *best, bool stopped)
+static tg_compose_options options_for(const tg_run *run, const tg_level *level, int required_island,
+                                      const tg_best *best, bool stopped)
 {
     tg_compose_options options = run->options->compose;
-    options.cutoff = tg_best_cutoff(best);
+    options.cutoff = tg_best_cutoff(best, level->microbatches);
     options.top = best->room;
     options.required_island = required_island;
     if (required_island >= 0) {
@@ -63,7 +64,7 @@ static tg_status compose_level(tg_run *run, tg_level *level, int required_island
         tg_composition found = {0};
         tg_ask_vec hopes = {0};
         bool stopped = tg_run_stopped(run);
-        tg_compose_options options = options_for(run, required_island, best, stopped);
+        tg_compose_options options = options_for(run, level, required_island, best, stopped);
         options.gap = fmax(options.gap, gap);
         tg_status status = tg_assemble(run, level, !stopped, &arena, &instance, &origins, err);
         if (status == TG_OK)
@@ -149,7 +150,7 @@ static tg_status search_level(tg_run *run, tg_level *level, int required_island,
             tg_pair_class *class = &level->classes[order[at].class];
             /* Every later class has a bound at least as high. B * bottleneck is no more than the time (COMPOSITION.md,
              * 4). */
-            if (class->bound_s * level->microbatches > tg_best_cutoff(best))
+            if (class->bound_s * level->microbatches > tg_best_cutoff(best, level->microbatches))
                 at = kept - 1;
             else if (class->asked.count == 0)
                 asks[asked++] =

@@ -43,6 +43,7 @@ local function random_problem(seed, twins)
   end
   --- All plans of a pair at B microbatches, the same whenever asked.
   local made <const> = {}
+  problem.made = made
   function problem.all(island, first, last, microbatches)
     if twins and island == 2 then island = 1 end
     local key <const> = table.concat({ island, first, last, microbatches }, ",")
@@ -89,9 +90,10 @@ local function counts(batch)
   return list
 end
 
---- The least time over all sequences, by trying every one at every number of microbatches.
+--- The least time over all sequences, by trying every one at every number of microbatches; the largest that has
+--- it, and whether a smaller one has it too.
 local function brute_force(problem)
-  local best = math.huge
+  local best, best_microbatches, tied = math.huge, nil, false
   for _, microbatches in ipairs(counts(problem.global_batch)) do
     local samples <const> = problem.global_batch // microbatches
     local function inner_s(island, atom)
@@ -111,7 +113,12 @@ local function brute_force(problem)
           right = right and fits(chosen[i], behind, microbatches, problem.capacity)
           behind = behind + #chosen[i]
         end
-        if right then best = math.min(best, simulate(stages, transfers, microbatches, "overlapped")) end
+        local time_s <const> = right and simulate(stages, transfers, microbatches, "overlapped") or math.huge
+        if time_s < best * (1 - 1e-12) then -- large numbers come first
+          best, best_microbatches, tied = time_s, microbatches, false
+        elseif time_s < math.huge and time_s <= best * (1 + 1e-12) and microbatches < best_microbatches then
+          tied = true
+        end
         return
       end
       for next_island = 1, problem.islands do
@@ -137,7 +144,7 @@ local function brute_force(problem)
     end
     extend(1, {}, {}, {}, nil, nil, {})
   end
-  return best
+  return best, best_microbatches, tied
 end
 
 local function enumerate(problem, options)
@@ -178,6 +185,56 @@ describe("enumeration", function()
       end
     end
     assert.is_true(found > support.scale(100) and none > support.scale(20), ("%d with a plan, %d without"):format(found, none))
+  end)
+
+  it("keeps the larger number of microbatches at equal times", function()
+    local ties = 0
+    for seed = 1, support.scale(400) do
+      local problem <const> = random_problem(seed)
+      -- a stage's time goes by its samples, which makes ties of those that run alone
+      for key, plans in pairs(problem.made) do
+        local microbatches <const> = tonumber(key:match "%d+$")
+        for _, plan in ipairs(plans) do
+          for _, stage in ipairs(plan) do
+            stage.forward_s = math.ceil(stage.forward_s) * 12 / microbatches
+            stage.backward_s, stage.sync_s = stage.forward_s, 0.0
+          end
+        end
+      end
+      local best <const>, microbatches <const>, tied <const> = brute_force(problem)
+      local result <const> = enumerate(problem)
+      assert.equal(best < math.huge, result.found, "seed " .. seed)
+      if result.found then
+        assert.near(best, result.best.time_s, 1e-12 * best, "seed " .. seed)
+        assert.equal(microbatches, result.best.microbatches, "seed " .. seed)
+        ties = ties + (tied and 1 or 0)
+      end
+    end
+    assert.is_true(ties > support.scale(40), ("%d ties"):format(ties))
+  end)
+
+  it("keeps the larger number also where it is found later", function()
+    local nodes <const> = {}
+    for i = 1, 2 do
+      nodes[i] = { name = "n" .. i, gpus = { { gpu = "g" .. i, count = 1, compute_flops = 1e12 * (0.8 + 0.2 * i), memory_bytes = 100.0 } },
+        intra_bytes_per_s = { { 1, 16.0 } }, intra_latency_s = 0.125 }
+    end
+    local problem <const> = { atoms = 4, islands = 2, global_batch = 2, boundary_bytes = { 2.0, 2.0, 2.0 }, capacity = 100.0 }
+    problem.cluster = assert(core.cluster { nodes = nodes,
+      links = { { between = { "n1", "n2" }, latency_s = 0.25, bytes_per_s = { { 1, 8.0 } } } } })
+    problem.island_list = assert(problem.cluster:islands {}).islands
+    local function stage(atoms, each_s)
+      return { atoms = atoms, gpus = 1, strategy = { dp = 1, tp = 1 }, forward_s = each_s, backward_s = each_s, sync_s = 0.0,
+        static_bytes = 1.0, inflight_bytes = 1.0, transient_bytes = 0.0 }
+    end
+    local split_s <const> = simulate({ stage(1, 1.0), stage(3, 1.0) }, { 0.25 + 2 / 8 }, 2, "overlapped")
+    -- at two microbatches only a cut that no first guess makes, at one only all on one island: just as quick
+    local result <const> = enumerate(problem, { plan = function(_, first, last, microbatches)
+      if microbatches == 1 and last - first == 3 then return { { stage(4, split_s / 2) } } end
+      if microbatches == 2 and (last == 1 or first == 2 and last == 4) then return { { stage(last - first + 1, 1.0) } } end
+      return nil, "no plan"
+    end })
+    assert.same({ split_s, 2 }, { result.best.time_s, result.best.microbatches })
   end)
 
   it("finds the optimum where equal islands share their answers", function()
