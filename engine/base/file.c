@@ -27,16 +27,21 @@ static bool write_and_close(int file, const char *text, size_t size)
     return failure == 0;
 }
 
-static bool replace(const char *path, mode_t mode, const char *text, size_t size)
+/* A file that there is hands its mode to its successor, whatever the umask. */
+static bool replace(const char *path, const char *text, size_t size)
 {
     char beside[PATH_MAX];
     if (snprintf(beside, sizeof beside, "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof beside) {
         errno = ENAMETOOLONG;
         return false;
     }
-    int file = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
+    struct stat old;
+    bool there = lstat(path, &old) == 0;
+    int file = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, there ? old.st_mode & 0777 : 0666);
     if (file < 0)
         return false;
+    if (there)
+        (void)fchmod(file, old.st_mode & 0777);
     if (write_and_close(file, text, size) && rename(beside, path) == 0)
         return true;
     int failure = errno;
@@ -45,34 +50,27 @@ static bool replace(const char *path, mode_t mode, const char *text, size_t size
     return false;
 }
 
-/* Whether a path is to be a file of its own, and the mode for it. */
-static bool is_plain(const char *path, mode_t *mode)
+/* Whether a path is to be a file of its own. */
+static bool is_plain(const char *path)
 {
     struct stat old;
-    if (lstat(path, &old) != 0) {
-        *mode = 0666;
-        return errno == ENOENT;
-    }
-    *mode = old.st_mode & 0777;
-    return S_ISREG(old.st_mode);
+    return lstat(path, &old) == 0 ? S_ISREG(old.st_mode) : errno == ENOENT;
 }
 
 static bool write_to(const char *path, const char *text, size_t size)
 {
-    mode_t mode;
-    if (is_plain(path, &mode))
-        return replace(path, mode, text, size);
+    if (is_plain(path))
+        return replace(path, text, size);
     int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     return file >= 0 && write_and_close(file, text, size);
 }
 
 static bool may_write_to(const char *path)
 {
-    mode_t mode;
     const char *slash = strrchr(path, '/');
     char folder[PATH_MAX] = ".";
     struct stat status;
-    if (is_plain(path, &mode)) {
+    if (is_plain(path)) {
         if (slash)
             snprintf(folder, sizeof folder, "%.*s", (int)(slash - path) + 1, path);
         return access(folder, W_OK | X_OK) == 0;

@@ -71,11 +71,11 @@ describe("files that commands", function()
   end
 
   it("write are whole or as they were, and what is no file stays what it is", function()
-    os.execute(("cd %s; mkdir out; cd out; ln -s target link; echo mine >file.tmp; echo old >file; chmod 640 file; mkfifo pipe; "
+    os.execute(("cd %s; mkdir out; cd out; ln -s target link; echo mine >file.tmp; echo old >file; chmod 660 file; mkfifo pipe; "
       .. "timeout 9 cat pipe >read & "):format(folder))
     for _, name in ipairs { "file", "link", "pipe", "new" } do assert.is_true(core.write_file(at("out/" .. name), "text")) end
     local _, listing <const> = run "cd out; sleep 0.1; stat -c '%A %n' *; cat file target read new file.tmp"
-    assert.equal("-rw-r----- file\n-rw-r--r-- file.tmp\nlrwxrwxrwx link\n-rw-r--r-- new\nprw-r--r-- pipe\n-rw-r--r-- read\n"
+    assert.equal("-rw-rw---- file\n-rw-r--r-- file.tmp\nlrwxrwxrwx link\n-rw-r--r-- new\nprw-r--r-- pipe\n-rw-r--r-- read\n"
       .. "-rw-r--r-- target\ntexttexttexttextmine\n", listing) -- and nothing is left beside them
     for path, why in pairs { ["absent/x"] = "No such file or directory", out = "Is a directory", ["hosts/x"] = "Not a directory",
       [("x"):rep(300)] = "File name too long" } do
