@@ -54,8 +54,7 @@ local function build(space, c, ctx)
   for i, last in ipairs(c.last) do
     local stage <const> = space.stage(c.choice[i], c.price[i], first, last)
     local busy_s <const> = stage.forward_s + stage.backward_s
-    local bears <const> = core.bears(stage.static_bytes, stage.transient_bytes, stage.inflight_bytes, ctx.capacity_bytes,
-      ctx.microbatches) - (#c.last - i)
+    local bears <const> = ctx.cost.bears(stage, ctx) - (#c.last - i)
     if bears < ctx.successors then return nil end
     plan[i], first = stage, last + 1
     made.bottleneck_s, made.latency_s = math.max(made.bottleneck_s, busy_s), made.latency_s + busy_s

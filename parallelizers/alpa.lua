@@ -82,7 +82,7 @@ end
 --- Stages that may stand behind it. The original counts the microbatch of its peak once more, and not what B bounds.
 local function max_successors(stage, ctx)
   if ctx.options.repair then
-    return core.bears(stage.static_bytes, stage.transient_bytes, stage.inflight_bytes, ctx.capacity_bytes, ctx.microbatches)
+    return ctx.cost.bears(stage, ctx)
   end
   local peak_bytes <const> = stage.static_bytes + stage.transient_bytes + stage.inflight_bytes
   local most <const> = floor((ctx.capacity_bytes - peak_bytes) / max(stage.inflight_bytes, 1e-8)) - 1

@@ -100,7 +100,7 @@ local function add_ways(found, place, number, run, ctx)
   if may_recompute(place.strategies[number], ctx) then least, most = target.recompute_range(ctx.target, layers_of(run)) end
   local function priced(r)
     local stage <const> = stage_of(place, number, run.first, #run, r, ctx)
-    return core.bears(stage.static_bytes, stage.transient_bytes, stage.inflight_bytes, ctx.capacity_bytes, ctx.microbatches), stage
+    return ctx.cost.bears(stage, ctx), stage
   end
   local r, needed = least, 0
   while true do

@@ -6,6 +6,7 @@
 --- choose recompute, the first ones as everywhere in Tangram. The fully layer-wise search is tangram.galvatron.search. Ulysses
 --- stands as `cp` in strategies (it splits the sequence and keeps all weights), and is priced as the cost model prices cp.
 local core <const> = require "tangram.core"
+local foremost <const> = require "tangram.foremost"
 local strategies <const> = require "tangram.strategies"
 
 local max <const>, min <const> = math.max, math.min
@@ -37,24 +38,16 @@ local function recomputing(strategy, r)
   return copy
 end
 
---- For each atom the first of the run of equal atoms it stands in: stages of equal content are priced once.
-local function run_starts(ctx)
-  local starts <const>, atoms <const> = {}, ctx.atoms
-  for i = 1, #atoms do starts[i] = i > 1 and atoms[i].hash == atoms[i - 1].hash and starts[i - 1] or i end
-  return starts
-end
-
 --- A strategy with the prices of the cost model: `stage(first, last, behind, slice)` is the quickest stage that fits with so many
 --- stages behind it, or nil; `split` cuts a run evenly in time.
 local function priced_strategy(strategy, island, ctx)
   local terms <const> = ctx.cost.terms(island, strategy, ctx)
   local full <const> = ctx.options.recompute and strategies.may_recompute(strategy, ctx)
-  local starts <const>, known <const> = ctx.memo.starts, {}
-  local one <const> = {}
+  local known <const>, one <const> = {}, {}
   function one.stage(first, last, behind, slice)
     local _, _, _, recomputed <const> = terms:split(first, last, 1, behind, full)
     if not recomputed then return nil end
-    local from <const> = starts[last] <= first and starts[last] or first
+    local from <const> = foremost(first, last, ctx)
     local key <const> = ((from << 16 | last - first) << 16) | recomputed[1]
     local stage = known[key]
     if not stage then
@@ -62,8 +55,7 @@ local function priced_strategy(strategy, island, ctx)
       stage = ctx.cost.stage(run, island, recomputing(strategy, recomputed[1]), ctx)
       known[key] = stage
     end
-    return core.bears(stage.static_bytes, stage.transient_bytes, stage.inflight_bytes, ctx.capacity_bytes, ctx.microbatches) >= behind
-      and stage or nil
+    return ctx.cost.bears(stage, ctx) >= behind and stage or nil
   end
   function one.split(first, last, stages, behind) return terms:split(first, last, stages, behind, full) end
   return one
@@ -75,7 +67,6 @@ local function priced(gpus, moe, island, ctx)
   local known = ctx.memo[key]
   if not known then
     known = {}
-    ctx.memo.starts = ctx.memo.starts or run_starts(ctx)
     for i, strategy in ipairs(list_strategies(gpus, moe, island, ctx)) do
       known[i] = priced_strategy(strategy, island, ctx)
     end

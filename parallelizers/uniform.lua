@@ -1,7 +1,7 @@
 --- The naive homogeneous planner of the Tangram paper: all stages of a slice on equal GPUs under one strategy, every
 --- (dp, tp, pp, cp, ep) whose product is the island's GPUs tried; cuts between atoms and layers recomputed are solved, not
 --- swept. Among one strategy's cuts it takes the least bottleneck, then the least latency.
-local core <const> = require "tangram.core"
+local foremost <const> = require "tangram.foremost"
 local strategies <const> = require "tangram.strategies"
 
 local max <const>, min <const> = math.max, math.min
@@ -31,16 +31,6 @@ local function priced(gpus, moe, island, ctx)
   return known
 end
 
---- For each atom the first of the run of equal atoms it stands in.
-local function run_starts(ctx)
-  if not ctx.memo.starts then
-    local starts <const>, atoms <const> = {}, ctx.atoms
-    for i = 1, #atoms do starts[i] = i > 1 and atoms[i].hash == atoms[i - 1].hash and starts[i - 1] or i end
-    ctx.memo.starts = starts
-  end
-  return ctx.memo.starts
-end
-
 --- The strategy with r of the stage's layers recomputed in full.
 local function with_full(one, r)
   if r == 0 then return one.strategy end
@@ -55,8 +45,7 @@ end
 
 --- The stage of atoms first..last, r layers recomputed; made once for each content, wherever it stands in the model.
 local function stage_of(one, first, last, r, slice, island, ctx)
-  local starts <const> = run_starts(ctx)
-  local from <const> = starts[last] <= first and starts[last] or first
+  local from <const> = foremost(first, last, ctx)
   local key <const> = ((from << 16 | last - first) << 16) | r
   local stage = one.stages[key]
   if not stage then
@@ -96,8 +85,7 @@ local function build(probed, kept, most_successors, slice, island, ctx)
     plan[i], first = stage, ends[i] + 1
     local busy_s <const> = stage.forward_s + stage.backward_s
     bottleneck_s, latency_s, made.sync_s = max(bottleneck_s, busy_s), latency_s + busy_s, max(made.sync_s, stage.sync_s)
-    local bears <const> =
-      core.bears(stage.static_bytes, stage.transient_bytes, stage.inflight_bytes, ctx.capacity_bytes, ctx.microbatches) - (count - i)
+    local bears <const> = ctx.cost.bears(stage, ctx) - (count - i)
     made.successors = min(made.successors, bears)
     if bears < ctx.successors or covered(made, kept) then return nil end
   end

@@ -85,8 +85,8 @@ end
 
 --- Modules of the library that plugins load for themselves, run anew in each plugin's environment.
 local open_modules <const> = {
-  ["tangram.catalog"] = true, ["tangram.divisors"] = true, ["tangram.floors"] = true, ["tangram.profile"] = true,
-  ["tangram.strategies"] = true, ["tangram.target.stage"] = true,
+  ["tangram.catalog"] = true, ["tangram.divisors"] = true, ["tangram.floors"] = true, ["tangram.foremost"] = true,
+  ["tangram.profile"] = true, ["tangram.strategies"] = true, ["tangram.target.stage"] = true,
 }
 
 local function is_open(name)

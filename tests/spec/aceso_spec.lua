@@ -377,17 +377,6 @@ describe("the adapter aceso", function()
 end)
 
 describe("a steady aceso", function()
-  --- Least bottleneck of an answer.
-  local function quickest(plans)
-    local least_s = math.huge
-    for _, plan in ipairs(plans or {}) do
-      local most_s = 0
-      for _, stage in ipairs(plan) do most_s = math.max(most_s, stage.forward_s + stage.backward_s) end
-      least_s = math.min(least_s, most_s)
-    end
-    return least_s
-  end
-
   it("is never worse with more memory or fewer stages behind", function()
     math.randomseed(8)
     local compared, bettered = 0, 0
@@ -404,7 +393,7 @@ describe("a steady aceso", function()
         base.cost = flat.cost(flat.plugin) -- prices and terms hold for one capacity
         local ctx <const> = flat.at(base, isl, { budget = { share = 1 }, successors = ease[2] })
         ctx.capacity_bytes = ease[1] * 2 ^ 30
-        local own_s <const> = quickest((aceso.plan(flat.slice(ctx, first, layers + 2), isl, ctx)))
+        local own_s <const> = support.least_bottleneck((aceso.plan(flat.slice(ctx, first, layers + 2), isl, ctx)))
         if harder_s and harder_s < math.huge then
           assert.is_true(own_s <= harder_s * (1 + 1e-9), ("%g GiB, %d behind: %g s, was %g s"):format(ease[1], ease[2], own_s, harder_s))
           compared, bettered = compared + 1, bettered + (own_s < harder_s * (1 - 1e-9) and 1 or 0)

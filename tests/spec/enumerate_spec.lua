@@ -264,16 +264,7 @@ describe("enumeration", function()
     local spared = 0
     for seed = 1, 100 do
       local problem <const> = random_problem(seed)
-      --- The least bottleneck of the pair's plans.
-      local function bound(island, first, last, microbatches)
-        local least = math.huge
-        for _, plan in ipairs(problem.all(island, first, last, microbatches)) do
-          local bottleneck = 0
-          for _, stage in ipairs(plan) do bottleneck = math.max(bottleneck, stage.forward_s + stage.backward_s) end
-          least = math.min(least, bottleneck)
-        end
-        return least
-      end
+      local function bound(...) return support.least_bottleneck(problem.all(...)) end
       local plain <const>, bounded <const> = enumerate(problem), enumerate(problem, { bound = bound })
       assert.equal(plain.found, bounded.found)
       if plain.found then assert.near(plain.best.time_s, bounded.best.time_s, 1e-12 * plain.best.time_s) end

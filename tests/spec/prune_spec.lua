@@ -1,5 +1,6 @@
 local flat <const> = require "tests.spec.fixtures.flat"
 local schema <const> = require "tangram.schema"
+local support <const> = require "tests.spec.support"
 local uniform <const> = dofile "parallelizers/uniform.lua"
 
 local function policy(name, changes)
@@ -31,13 +32,7 @@ end
 
 --- The least bottleneck of uniform's plans of atoms first..last, or infinity.
 local function least_bottleneck(first, last, isl, ctx)
-  local least = math.huge
-  for _, plan in ipairs(uniform.plan(flat.slice(ctx, first, last), isl, flat.at(ctx, isl)) or {}) do
-    local bottleneck_s = 0
-    for _, stage in ipairs(plan) do bottleneck_s = math.max(bottleneck_s, stage.forward_s + stage.backward_s) end
-    least = math.min(least, bottleneck_s)
-  end
-  return least
+  return support.least_bottleneck((uniform.plan(flat.slice(ctx, first, last), isl, flat.at(ctx, isl))))
 end
 
 describe("bounded", function()

@@ -76,4 +76,17 @@ function support.run(line)
   return status, stdout, stderr
 end
 
+--- The least bottleneck of some plans, lists of stages; infinite for none.
+---@param plans table[][]?
+---@return number seconds of a microbatch
+function support.least_bottleneck(plans)
+  local least_s = math.huge
+  for _, plan in ipairs(plans or {}) do
+    local most_s = 0
+    for _, stage in ipairs(plan) do most_s = math.max(most_s, stage.forward_s + stage.backward_s) end
+    least_s = math.min(least_s, most_s)
+  end
+  return least_s
+end
+
 return support

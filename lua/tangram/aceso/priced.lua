@@ -1,6 +1,7 @@
 --- What Aceso's search asks, answered by the chosen cost model (ctx.cost) for the atoms of a slice on an island at one B. Its
 --- operators are atoms, and its greedy recompute is: nothing; else the attention core of all layers, or as many whole layers as
 --- needed, whichever is quicker.
+local foremost <const> = require "tangram.foremost"
 local strategies <const> = require "tangram.strategies"
 
 local priced <const> = {}
@@ -57,25 +58,6 @@ local function catalogue(slice, island, ctx, options)
   return made
 end
 
---- For each atom the first of the run of equal atoms it stands in.
-local function run_starts(ctx)
-  local starts = ctx.memo.starts
-  if not starts then
-    starts = {}
-    local atoms <const> = ctx.atoms
-    for i = 1, #atoms do starts[i] = i > 1 and atoms[i].hash == atoms[i - 1].hash and starts[i - 1] or i end
-    ctx.memo.starts = starts
-  end
-  return starts
-end
-
---- Atoms first..last, or where they start a run of equal atoms: the same stage wherever it lies.
-function priced.foremost(first, last, ctx)
-  local start <const> = run_starts(ctx)[last]
-  if start <= first then return start, last - first + start end
-  return first, last
-end
-
 --- The terms of a choice that recomputes so; made once.
 local function terms_of(choice, recompute, island, ctx)
   if not choice[recompute] then choice[recompute] = ctx.cost.terms(island, with_recompute(choice.strategy, recompute), ctx) end
@@ -126,7 +108,7 @@ function priced.space(slice, island, ctx, options, ample)
   function space.choices(_, gpus) return known.of(gpus).list end
 
   function space.price(choice, first, last, behind)
-    first, last = priced.foremost(first + offset, last + offset, ctx)
+    first, last = foremost(first + offset, last + offset, ctx)
     if behind > most_behind then behind = most_behind end
     local key <const> = ((first << 16) | last) << 16 | behind
     local prices <const> = choice.prices[ample]

@@ -3,6 +3,7 @@
 --- is, and of what it saw only the GPUs of each stage are kept: cuts, tp, dp and recompute are then chosen exactly for the memory
 --- there is and the stages behind.
 local core <const> = require "tangram.core"
+local foremost <const> = require "tangram.foremost"
 local priced <const> = require "tangram.aceso.priced"
 local search <const> = require "tangram.aceso.search"
 local strategies <const> = require "tangram.strategies"
@@ -42,8 +43,8 @@ local function cut(gpus, slice, island, ctx)
   local c <const> = { last = {}, choice = {}, price = {}, worst_s = worst_s, total_s = worst_s * (ctx.microbatches - 1) + sum_s }
   for i, last in ipairs(ends) do
     local way <const>, layers <const> = known[i][chosen[i]], recomputed[i]
-    local first <const>, foremost <const> = priced.foremost(i > 1 and ends[i - 1] + 1 or slice.first, last, ctx)
-    local key <const> = (layers << 16 | first) << 16 | foremost
+    local first_there <const>, last_there <const> = foremost(i > 1 and ends[i - 1] + 1 or slice.first, last, ctx)
+    local key <const> = (layers << 16 | first_there) << 16 | last_there
     -- equal stages share a price, and with it what the cost model says of them
     way.prices[key] = way.prices[key] or { recompute = layers > 0 and { kind = "full", layers = layers } or way.strategy.recompute }
     c.last[i], c.choice[i], c.price[i] = last - slice.first + 1, way, way.prices[key]
