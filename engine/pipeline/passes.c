@@ -18,7 +18,7 @@ static double smaller(double a, double b)
 static void clear_suffixes(tg_tables *tables)
 {
     const tg_row *root = tg_tables_root(tables);
-    for (int column = 0; column < TG_LABEL_COLUMNS; column++) {
+    for (int column = 0; column < TG_LABEL_COLUMNS && !tg_halted(tables->halt, 1); column++) {
         double *values = tg_tables_column(tables, column);
         for (size_t i = 0; i < tables->values_count; i++)
             values[i] = dead;

@@ -280,7 +280,7 @@ static void clear_fronts(tg_tables *tables)
 {
     const size_t room = tables->values_room;
     for (int i = 0; i <= tables->problem->atoms; i++)
-        for (int at = tables->head[i]; at >= 0; at = tables->rows.at[at].next) {
+        for (int at = tables->head[i]; at >= 0 && !tg_halted(tables->halt, 64); at = tables->rows.at[at].next) {
             const tg_row *row = &tables->rows.at[at];
             for (int n = row->low; n <= row->high; n++) {
                 const size_t cell = row->at + (size_t)(n - row->low);
@@ -353,7 +353,7 @@ double tg_tables_least(const tg_tables *tables)
 /* Once more from the back, now that the fronts are known by n, and the fronts apart. */
 static tg_status finish(tg_tables *tables, tg_error *err)
 {
-    if (!root_lives(tables) || tables->halt->stopped != TG_NOT_STOPPED)
+    if (tables->halt->stopped != TG_NOT_STOPPED || !root_lives(tables))
         return TG_OK;
     tg_tables_suffix_pass(tables);
     tg_status status = tg_fronts_make(tables, err);
@@ -404,7 +404,7 @@ tg_status tg_tables_build(tg_tables *tables, double limit, bool by_class, tg_err
     if (status != TG_OK || tables->halt->stopped != TG_NOT_STOPPED)
         return status;
     tg_tables_front_pass(tables);
-    if (!root_lives(tables) || tables->halt->stopped != TG_NOT_STOPPED)
+    if (tables->halt->stopped != TG_NOT_STOPPED || !root_lives(tables))
         return TG_OK;
     trim(tables);
     tables->built = limit;

@@ -99,8 +99,7 @@ describe("tangram cluster import", function()
 
   it("refuses a file of 100 MB without reading it whole", function()
     assert(os.execute(("truncate -s 100M %s/large"):format(folder)))
-    local plain <const> = not os.getenv "TANGRAM_PROGRAM" -- sanitizers take address space of their own
-    local limit <const> = plain and "ulimit -v 400000; " or "" -- KiB
+    local limit <const> = support.sanitized and "" or "ulimit -v 400000; " -- KiB
     local status <const>, _, err <const> = support.run(("%stangram cluster import --from sinfo %s/large"):format(limit, folder))
     assert.equal(2, status, err)
     assert.matches("large: over 32768 KiB", err)

@@ -1,22 +1,19 @@
 local core <const> = require "tangram.core"
 local support <const> = require "tests.spec.support"
 
--- What a sanitizer builds, neither stock Lua nor another compiler's program can load.
-local build <const> = support.program:match "^(.*)/tangram$"
-local sanitized <const> = build ~= "build"
-
 describe("an installed tree", function()
   local prefix
 
   setup(function()
     prefix = support.folder()
-    if not sanitized then assert.equal(0, (support.run(("cmake --install %s --prefix %s"):format(build, prefix)))) end
+    if support.sanitized then return end
+    assert.equal(0, (support.run(("cmake --install %s --prefix %s"):format(support.build, prefix))))
   end)
   teardown(function() support.remove(prefix) end)
 
   local function test(name, check)
     it(name, function()
-      if sanitized then return pending "installed trees are tested in the plain build" end
+      if support.sanitized then return pending "installed trees are tested in the plain build" end
       check()
     end)
   end
@@ -106,7 +103,7 @@ int main(void)
 
   test("can be staged below DESTDIR", function()
     local stage <const> = support.folder()
-    assert.equal(0, (support.run(("DESTDIR=%s cmake --install %s"):format(stage, build))))
+    assert.equal(0, (support.run(("DESTDIR=%s cmake --install %s"):format(stage, support.build))))
     local program <const> = run(("find %s -name tangram -type f -perm -u+x"):format(stage)):gsub("\n", "")
     local script <const> = support.write(prefix .. "/list.lua", list_plugins)
     assert.equal(plugins_here(), run(program .. " " .. script))

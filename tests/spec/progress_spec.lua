@@ -43,8 +43,10 @@ end)
 
 describe("Ctrl-C at a terminal", function()
   it("is answered at once, and ends the search with its own status", function()
-    local session <const> = terminal.open(support.program .. " compose --generate 1,42,30,4; echo status $?; read line")
-    os.execute "sleep 0.3"
+    -- The shell, in the same foreground group, must outlive the signal too.
+    local session <const> = terminal.open("trap : INT; " .. support.program ..
+      " compose --generate 1,42,30,4; echo status $?; read line")
+    os.execute "sleep 1" -- it runs now
     session:send "\3"
     session:expect "tangram: stopping with what there is; a second Ctrl-C ends it at once"
     session:expect "tangram compose: stopped before any sequence was found"

@@ -130,7 +130,7 @@ describe("tangram repl", function()
     exchange("kept == nil\n", "\ntrue\r\n")
     session:send "while true do pcall(error) end\n"
     session:expect "end\r\n"
-    os.execute "sleep 0.3" -- it runs now
+    os.execute "sleep 1" -- it runs now
     exchange("\3", "interrupted\r\n")
     session:send "local function f()\n"
     session:expect ">> "
@@ -154,7 +154,7 @@ describe("tangram repl", function()
     exchange("plan\n", "tokens/s")
     session:send "again = tangram.plan { model = model, cluster = cluster, training = plan.training } while true do end\n"
     session:expect "end\r\n"
-    os.execute "sleep 0.5"
+    os.execute "sleep 1"
     exchange("\3", "interrupted\r\n")
     session:close()
     local status <const>, _, err <const> = support.run "tangram repl missing.lua </dev/null"

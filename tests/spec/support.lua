@@ -5,6 +5,15 @@ local support <const> = {}
 support.program = os.getenv "TANGRAM_PROGRAM" or "build/tangram"
 if support.program:find "^[^/]" then support.program = os.getenv "PWD" .. "/" .. support.program end -- wherever a spec goes
 
+--- The folder that the program was built in.
+support.build = support.program:match "^(.*)/"
+
+--- Whether sanitizers watch it: they take time and address space, and no other program can load what they built.
+support.sanitized = false
+for line in io.lines(support.build .. "/CMakeCache.txt") do
+  if line:find "^TANGRAM_SANITIZE:STRING=." then support.sanitized = true end
+end
+
 --- How often to repeat what is repeated n times in a plain run: less often under sanitizers (TANGRAM_TEST_SCALE).
 ---@param n integer
 ---@return integer at least 1

@@ -6,12 +6,14 @@ terminal.__index = terminal
 
 local PATIENCE_S <const> = 30
 
---- Starts a shell command line whose standard input and output are a terminal.
+--- Starts a command line, read by /bin/sh, whose standard input and output are a terminal.
 ---@param line string
 function terminal.open(line)
   local log <const> = os.tmpname()
   local quoted <const> = "'" .. line:gsub("'", "'\\''") .. "'"
-  local pipe <const> = assert(io.popen(("TERM=xterm script -qfec %s /dev/null >%s 2>&1"):format(quoted, log), "w"))
+  local run <const> = ("SHELL=/bin/sh TERM=xterm timeout %d script -qfec %s /dev/null >%s 2>&1"):format(
+    4 * PATIENCE_S, quoted, log)
+  local pipe <const> = assert(io.popen(run, "w"))
   pipe:setvbuf "no"
   return setmetatable({ pipe = pipe, log = log, seen = 0 }, terminal)
 end
