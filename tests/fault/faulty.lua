@@ -54,4 +54,33 @@ function faulty.limits(way)
     query_memory_bytes = (way == "overflows" and 256 or 24) << 20 }
 end
 
+--- Plans under limits that cut soon what never ends; anew with more seconds where a busy machine let them cut honest work.
+---@param limits table as faulty.limits
+---@param plan fun(limits: table): table?, ... a plan, or nil and why not
+---@param honest fun(made: table): boolean whether nothing honest was cut
+---@return table limits the last ones
+---@return ... what plan returned
+function faulty.unhurried(limits, plan, honest)
+  while true do
+    local results <const> = table.pack(pcall(plan, limits))
+    local fine <const>, made <const> = results[1], results[2]
+    if fine and made and honest(made) or limits.query_seconds >= 20 then
+      if not fine then error(made, 0) end
+      return limits, table.unpack(results, 2, results.n)
+    end
+    limits.query_seconds = math.min(20, 5 * limits.query_seconds)
+  end
+end
+
+--- Whether only slices of three atoms failed.
+function faulty.only_threes(made)
+  for _, one in ipairs(made.pairs.failed) do
+    if one.slice[2] - one.slice[1] ~= 3 then return false end
+  end
+  return true
+end
+
+--- A number as a pattern that matches it.
+function faulty.literally(number) return (("%g"):format(number):gsub("%p", "%%%0")) end
+
 return faulty

@@ -81,10 +81,7 @@ describe("adapter check", function()
   end)
 
   it("is passed by what `new` writes, which plans the quickstart as it stands", function()
-    local program <const> = support.program
-    local function run(words)
-      return support.run(("cd %s && %s %s"):format(folder, program, words))
-    end
+    local function run(words) return support.run(("cd %s && tangram %s"):format(folder, words)) end
     assert.equal(0, (run "adapter new mine"))
     local status, out, err = run "adapter check mine.lua"
     assert.equal(0, status, out .. err)
@@ -124,8 +121,12 @@ describe("a planning by an adapter that is wrong", function()
       .. " failed: on island [%w-]+, atoms 1..%d+ at 32 microbatches: plan 1: stage 1: forwards_s: unknown field "
       .. "%(did you mean 'forward_s'%?%)\n$", err)
     support.write(path, source:format "while true do end")
-    local stopped <const>, _, why <const> = support.run(words .. " --query-seconds 0.1 --time-limit 1")
-    assert.equal(4, stopped)
+    local stopped, out, why
+    for _, limit_s in ipairs { 1, 5, 25 } do -- a busy machine may begin to ask later
+      stopped, out, why = support.run(("%s --query-seconds 0.1 --time-limit %d"):format(words, limit_s))
+      if why:find "queries" then break end
+    end
+    assert.same({ 4, "" }, { stopped, out })
     assert.matches("stopped before any plan was found; all %d+ queries of the parallelizer %S+ failed: on island .*: time limit of 0.1 s "
       .. "reached\n$", why)
     support.remove(folder)
