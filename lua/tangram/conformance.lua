@@ -56,7 +56,7 @@ end
 local function ask(problem, query, ctx)
   local adapter <const> = problem.parallelizer
   if not ctx then
-    ctx = search.context(problem, problem.tested, query.microbatches)
+    ctx = search.context(problem, problem.tested, query.microbatches, query.whole)
     ctx.options, ctx.memo = adapter.options, {}
     ctx.capacity_bytes = ctx.capacity_bytes * query.share
     -- prices and terms hold for one capacity
@@ -94,7 +94,8 @@ local function queries_of(problem)
     for _, microbatches in ipairs(problem.microbatches) do
       for _, share in ipairs(SHARES) do
         for _, successors in ipairs(SUCCESSORS) do
-          list[#list + 1] = { first = run[1], last = run[2], microbatches = microbatches, share = share, successors = successors }
+          list[#list + 1] = { first = run[1], last = run[2], whole = run[2] - run[1] + 1 == count, microbatches = microbatches,
+            share = share, successors = successors }
         end
       end
     end
@@ -239,7 +240,7 @@ end
 local function judge(run, case, why_of)
   run.remembered = {}
   for _, query in ipairs(queries_of(run.problems[case])) do
-    local key <const> = query.microbatches .. "," .. query.share
+    local key <const> = ("%d,%g,%s"):format(query.microbatches, query.share, query.whole)
     local answer <const> = ask(run.problems[case], query, run.remembered[key]) -- as in a planning, after other slices
     run.remembered[key], run.answers = answer.ctx, run.answers + 1
     if answer.cut then

@@ -256,20 +256,25 @@ end
 ---@param sight tangram.Sight? what the model sees; without, what its callers hand over
 ---@return table cost { name, plugin, additive, stage, terms, atom, link, constants }
 function cost.wrap(plugin, options, sight)
-  local places <const> = {} -- by island and B: the plugin's context, and prices and terms by strategy
+  local places <const> = {} -- by island, B and whether the whole model is there: the plugin's context, prices and terms by strategy
 
-  local function place_of(island, ctx)
+  --- What atoms cost is the same wherever the ends of the model are, and so taken from the context that most slices have.
+  local place_of
+  local function place_seen(island, ctx)
+    local usual <const> = sight.context(island.index, ctx.microbatches)
+    local own <const> = ctx.tied_link and usual or sight.context(island.index, ctx.microbatches, true)
+    return { island = sight.island(island.index), prices = {}, ctx = own, of_atoms = own ~= usual and place_of(island, usual) or nil }
+  end
+
+  function place_of(island, ctx)
     if type(island) ~= "table" or not island.index or not ctx.microbatches then
       schema.fail("ctx.cost: island", island, "an island: stage(run, island, strategy, ctx), terms(island, strategy, ctx)")
     end
-    local key <const> = island.index .. "," .. ctx.microbatches
+    local key <const> = island.index .. "," .. ctx.microbatches .. (ctx.tied_link and "" or ",whole")
     local place = places[key]
     if sight then
-      if not place then
-        place = { island = sight.island(island.index), prices = {}, ctx = sight.context(island.index, ctx.microbatches) }
-        places[key] = place
-      end
-      return place
+      places[key] = place or place_seen(island, ctx)
+      return places[key]
     end
     if not place or place.ctx.atoms ~= ctx.atoms or place.ctx.training ~= ctx.training or place.island ~= island then
       place = {
@@ -293,17 +298,22 @@ function cost.wrap(plugin, options, sight)
   end
 
   --- Prices of atoms by hash, and the constants of a stage.
-  local function prices_of(place, strategy)
+  local prices_of
+  function prices_of(place, strategy)
     local prices <const> = by_strategy(place.prices, strategy)
     if prices.of then return prices end
-    prices.by_hash, prices.addends, prices.terms = {}, {}, {}
-    local price
+    prices.terms = {}
     if plugin.atom then
-      price = function(atom) return plugin.atom(atom, place.island, strategy, place.ctx) end
       prices.constants = check(plugin.name, "constants", constant_figures, plugin.constants(place.island, strategy, place.ctx))
-    else
-      price, prices.constants = terms_by_difference(plugin, place.island, strategy, place.ctx)
     end
+    local shared <const> = place.of_atoms and prices_of(place.of_atoms, strategy)
+    if shared then
+      prices.of, prices.constants = shared.of, prices.constants or shared.constants
+      return prices
+    end
+    prices.by_hash, prices.addends = {}, {}
+    local price = function(atom) return plugin.atom(atom, place.island, strategy, place.ctx) end
+    if not plugin.atom then price, prices.constants = terms_by_difference(plugin, place.island, strategy, place.ctx) end
     function prices.of(atom)
       local terms = prices.by_hash[atom.hash]
       if not terms then

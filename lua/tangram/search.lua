@@ -54,9 +54,10 @@ end
 ---@param problem tangram.Problem
 ---@param island tangram.Island
 ---@param microbatches integer
-function search.context(problem, island, microbatches)
+---@param whole boolean? for a slice of the whole model
+function search.context(problem, island, microbatches, whole)
   local ctx <const> = {}
-  for name, value in pairs(problem.sight(problem.parallelizer).context(island.index, microbatches)) do ctx[name] = value end
+  for name, value in pairs(problem.sight(problem.parallelizer).context(island.index, microbatches, whole)) do ctx[name] = value end
   ctx.budget, ctx.memo = plain(ctx.budget), {}
   return ctx
 end
