@@ -14,14 +14,14 @@ return tangram.plan {
 }
 ]==]
 
---- Plans with the program that has the fault, which is to answer a question within so many seconds (20).
+--- Plans with the program that has the fault, which is to answer a question within so many seconds (120).
 ---@return table? plan, integer status, string err, string out
 local function plan(fault, options, command, seconds)
   support.write(folder .. "/recipe.lua", recipe)
   local words <const> = core.json_encode(core.array(command or { support.program, "run", "tests/fault/misbehave.lua", fault }))
   local status <const>, out <const>, err <const> = support.run(("export TEST_OF=%s; tangram plan %s/recipe.lua --json - "
-    .. "--parallelizer process --set %s --set parallelizer.options.seconds=%g %s"):format(folder, folder,
-      support.quoted("parallelizer.options.command=" .. words), seconds or 20, options or ""))
+    .. "--query-seconds 300 --parallelizer process --set %s --set parallelizer.options.seconds=%g %s"):format(folder, folder,
+      support.quoted("parallelizer.options.command=" .. words), seconds or 120, options or ""))
   return status == 0 and core.json_decode(out) or nil, status, err, out
 end
 
@@ -67,7 +67,7 @@ describe("a program as parallelizer", function()
   for fault, why in pairs(costs_its_pair) do
     it(("costs its pair alone: %s"):format(fault), function()
       local seconds <const>, made <const>, status <const>, err <const> =
-        plan_within(why:find "SECONDS" and 0.8 or 20, faulty.only_threes, fault)
+        plan_within(why:find "SECONDS" and 0.8 or 120, faulty.only_threes, fault)
       assert.is_truthy(made, ("status %d: %s"):format(status, err))
       assert.is_true(#made.pairs.failed >= 4)
       assert.is_true(faulty.only_threes(made))

@@ -92,12 +92,13 @@ end
 
 function support.remove(folder) os.execute("rm -rf " .. folder) end
 
---- Runs a shell command line in which `tangram` stands for the program. One that hangs is ended, with status 124.
+--- Runs a shell command line in which `tangram` stands for the program. One that hangs is ended, with status 124. The locale is
+--- C's: bash warns of one that is not installed.
 ---@return integer status, string stdout, string stderr
 function support.run(line)
   local out <const>, err <const> = os.tmpname(), os.tmpname()
   local script <const> = ("tangram() { %s \"$@\"; }; { %s; } >%s 2>%s </dev/null"):format(support.tangram, line, out, err)
-  local _, how <const>, number <const> = os.execute("timeout --kill-after=5 300 sh -c " .. support.quoted(script))
+  local _, how <const>, number <const> = os.execute("LC_ALL=C timeout --kill-after=5 300 sh -c " .. support.quoted(script))
   local stdout <const>, stderr <const> = support.read(out), support.read(err)
   os.remove(out)
   os.remove(err)
