@@ -101,7 +101,7 @@ function asking.queries(problem)
     local ctx <const> = sight.context(island, microbatches, last - first + 1 == #problem.atoms)
     local flops = 0 -- summed from the slice's first atom on, so that equal slices have equal shares
     for i = first, last do flops = flops + problem.atoms[i].flops end
-    ctx.successors, ctx.budget.share = successors, flops / total_flops
+    ctx.successors, ctx.budget = successors, { share = flops / total_flops, seconds = problem.seconds }
     return sight.slice(first, last), sight.island(island), ctx
   end
 end

@@ -27,17 +27,27 @@ local function recompute_of(recompute)
   error(("strategy: recompute: got '%s' of %s layers, expected a count with 'full' alone"):format(recompute.kind, recompute.layers), 0)
 end
 
+local RECOMPUTE <const> = { none = true, selective = true, full = true }
+
+--- A kind, or a table with one and a count of layers; some call it null where there is none.
+local function is_recompute(value)
+  if type(value) ~= "table" then return RECOMPUTE[value] end
+  for name, item in next, value do
+    local counts <const> = name == "layers" and (item == core.null or math.type(item) == "integer" and item >= 0)
+    if not counts and not (name == "kind" and RECOMPUTE[item]) then return false end
+  end
+  return value.kind ~= nil
+end
+
 local function is_count(value) return math.type(value) == "integer" and value >= 1 end
 local function is_boolean(value) return type(value) == "boolean" end
-local RECOMPUTE <const> = { none = true, selective = true, full = true }
 local OFFLOAD <const> = { none = true, optimizer = true, activations = true, both = true }
 
 --- Fields of a strategy: what may stand there, and in words.
 local strategy_fields <const> = {
   zero = { function(value) return math.type(value) == "integer" and value >= 0 and value <= 3 end, "0, 1, 2 or 3" },
   fsep = { is_boolean, "true or false" }, sp = { is_boolean, "true or false" },
-  recompute = { function(value) return RECOMPUTE[type(value) == "table" and value.kind or value] end,
-    "'none', 'selective', 'full' or { kind = 'full', layers = n }" },
+  recompute = { is_recompute, "'none', 'selective', 'full' or { kind = 'full', layers = n }" },
   offload = { function(value) return OFFLOAD[value] end, "'none', 'optimizer', 'activations' or 'both'" },
 }
 for _, name in ipairs { "dp", "tp", "cp", "ep", "etp" } do strategy_fields[name] = { is_count, "a whole number of at least 1" } end
@@ -54,7 +64,9 @@ local function refuse_strategy(strategy)
   end
   for _, name in ipairs(names) do
     local field <const>, value <const> = strategy_fields[name], strategy[name]
-    if value == nil and (name == "dp" or name == "tp") or value ~= nil and not field[1](value) then
+    if math.type(value) == "float" and value % 1 == 0 then
+      schema.raise("strategy: %s: got %.1f, expected %s, as // gives it", name, value, field[2])
+    elseif value == nil and (name == "dp" or name == "tp") or value ~= nil and not field[1](value) then
       schema.fail("strategy: " .. name, value, field[2])
     end
   end

@@ -87,6 +87,13 @@ local function fields_of(list, name, count)
   return values
 end
 
+--- By atom, 1 for what can be recomputed.
+local function recomputable(atoms)
+  local list <const> = {}
+  for i, atom in ipairs(atoms) do list[i] = (atom.kind == "embedding" or atom.kind == "head") and 0 or 1 end
+  return list
+end
+
 --- Searches one partition. The result is core.enumerate's; nil, why for a plugin that failed where no pair can bear it.
 ---@param problem tangram.Problem
 ---@param options table gap, top, cutoff, time_limit_s, objective, p2p, warmup, left_out, any, progress, ranks
@@ -103,7 +110,7 @@ function search.run(problem, options)
   end
   local result <const>, why <const> = core.enumerate {
     cluster = problem.cluster, islands = problem.islands, capacity_bytes = problem.capacity_bytes,
-    flops = fields_of(problem.atoms, "flops"),
+    flops = fields_of(problem.atoms, "flops"), recomputable = recomputable(problem.atoms),
     boundary_bytes = fields_of(problem.atoms, "boundary_bytes", #problem.atoms - 1),
     global_batch = problem.training.global_batch, microbatches = problem.microbatches,
     gap = options.gap, top = options.top, cutoff = options.cutoff, time_limit_s = options.time_limit_s,

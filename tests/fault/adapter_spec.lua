@@ -49,6 +49,10 @@ local answers <const> = {
   degrees = { "good[1][1].strategy.ep = 4 return good", "ep 4 %* etp 1 does not divide its 2 GPUs" },
   samples = { "good[1][1].strategy = { dp = 2, tp = 1 } return good", "dp 2 does not divide the microbatch of 1 samples" },
   parts = { "good[1][1].parts = { memory = { weights_bytes = 1 } } return good", "parts.memory: add up to 1, expected static_bytes" },
+  negative_part = { "good[1][1].parts = { memory = { weights_bytes = -1, gradients_bytes = 1e9 + 1 } } return good",
+    "parts.memory.weights_bytes: got %-1, expected at least 0" },
+  recomputes_ends = { "good[1][1].strategy.recompute = { kind = 'full', layers = slice.layers + 1 } return good",
+    "recompute.layers: got %d, expected at most %d, its atoms but embedding and head" },
   many_plans = { "for i = 2, 1e6 do good[i] = good[1] end return good", "returned 1000000 plans, expected 1 to 10000" },
   many_stages = { "local p = {} for i = 1, 200 do p[i] = good[1][1] end for i = 1, 9000 do good[i] = p end return good",
     "more than 100000 stages in all plans" },
@@ -94,6 +98,22 @@ describe("a faulty adapter costs its pair alone:", function()
       function(limits) return assert(plan(turns, false, limits)) end, faulty.only_threes)
     assert.is_true(#made.pairs.failed >= 4)
     assert.is_true(faulty.only_threes(made))
+  end)
+
+  it("bytes by names of its own are counted all the same", function()
+    local made <const> = assert(plan("good[1][1].parts = { memory = { weights_bytes = 1e8, arena_bytes = 9e8 } } return good"))
+    assert.equal(0, #made.pairs.failed)
+    for _, stage in ipairs(made.stages) do
+      assert.near(1e9 + (stage.inflight + 1) * 1e6, stage.memory.total_bytes, 1)
+    end
+  end)
+
+  it("what it says is one line of printable text, and UTF-8 in the file", function()
+    local made <const> = assert(plan [[ctx.log "a\xFFb\27[31mc" return nil, "d\xFFe\27[31mf\ng"]])
+    assert.is_true(faulty.noted(made, "^a\xFFb %[31mc$"))
+    local failing <const> = assert(plan [[error "d\xFFe\27[31mf\ng"]])
+    assert.matches(": d\xFFe %[31mf$", failing.pairs.failed[1].reason)
+    for _, one in ipairs { made, failing } do assert.is_truthy(utf8.len(require("tangram.plan").encode(one))) end
   end)
 
   it("what it logs is cut short", function()
