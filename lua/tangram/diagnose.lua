@@ -4,7 +4,7 @@ local sorted_keys <const> = require "tangram.sorted_keys"
 
 local diagnose <const> = {}
 
-local limit_s <const> = 20 -- for all tries together
+local limit_s <const> = 60 -- for all tries together: some seconds on most machines, and many on a slow and busy one
 
 local function copy(value)
   if type(value) ~= "table" then return value end
