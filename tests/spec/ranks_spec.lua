@@ -30,7 +30,7 @@ end
 local function misbehave(fault)
   local token <const> = support.write(folder .. "/token", "")
   local words <const> = core.json_encode(core.array { support.program, "run", "tests/fault/misbehave.lua", fault, token })
-  return ("--parallelizer process --set query_seconds=5 --set merged=false --microbatches 2 --set %s"):format(
+  return ("--parallelizer process --set query_seconds=15 --set merged=false --microbatches 2 --set %s"):format(
     support.quoted("parallelizer.options.command=" .. words))
 end
 
@@ -71,7 +71,7 @@ describe("ranks", function()
     assert.equal(0, status, err)
     local made <const> = core.json_decode(text)
     assert.equal(1, #made.pairs.failed)
-    assert.matches("rank [123] died or hangs: no answer within 10 s", made.pairs.failed[1].reason)
+    assert.matches("rank [123] died or hangs: no answer within 20 s", made.pairs.failed[1].reason)
     assert.matches("warning: rank [123] died or hangs", err)
   end)
 
