@@ -62,7 +62,7 @@ local function new_place(slice, island, ctx)
   }
   place.table = core.partition_table {
     content = content, devices = island.gpus, node = island.gpus_per_node, microbatches = ctx.microbatches,
-    most_successors = place.most_successors, most_stages = ctx.options.max_stages, spread = ctx.options.more_successors,
+    most_successors = place.most_successors, most_stages = min(ctx.options.max_stages, island.gpus), spread = ctx.options.more_successors,
     idle = ctx.options.idle, simulated = ctx.options.objective == "simulated",
   }
   local moe <const> = strategies.has_moe(ctx.atoms, 1, #ctx.atoms)

@@ -264,6 +264,15 @@ describe("exact", function()
     assert.is_true(compared > 150)
   end)
 
+  it("takes any number of stages for the most", function()
+    local on <const> = pricing.island { gpus = 2 }
+    local ctx <const> = pricing.context({ hidden = 1024, layers = 2, heads = 16, vocab = 1000 }, { global_batch = 8, seq_len = 512 }, on, 4)
+    local function bottleneck_s(most)
+      return support.least_bottleneck(ask({ max_stages = most }, on, ctx))
+    end
+    assert.equal(bottleneck_s(2), bottleneck_s(1 << 40))
+  end)
+
   it("plans odd nodes, one GPU and one atom", function()
     local model <const> = flat.model { hidden = 1024, layers = 4, heads = 16 }
     local function plans(gpus, nodes, first, last, changes)
