@@ -33,8 +33,8 @@ static const char *const p2p_names[] = {"overlapped", "blocking", NULL};
 
 static void check_options(lua_State *L, int table, tg_compose_options *options)
 {
-    static const char *const fields[] = {"objective", "p2p",    "warmup",          "gap", "time_limit_s",
-                                         "effort",    "top",    "cutoff",          "required_island", NULL};
+    static const char *const fields[] = {"objective", "p2p",    "warmup",          "gap", "time_limit_s", "effort",
+                                         "top",       "cutoff", "required_island", NULL};
     static const char *const objectives[] = {"simulated", "paper", NULL}, *const warmups[] = {"1f1b", "auto", NULL};
     tg_compose_defaults(options);
     options->stop = tg_stop_flag();
@@ -110,9 +110,9 @@ static void push_composition(lua_State *L, const tg_composition *composition)
 
 /* core.compose(instance, options?) -> result | nil, why. instance: tangram.instance/1 text, or the arguments of a
  * generated one { seed, atoms, islands, variants, kinds }. options: objective, p2p, warmup, gap, time_limit_s,
- * effort (a limit on work, the same in every run; 0: none), top, cutoff, required_island (from 1). result: found, sequence and top[i].sequence (plans from 1, front first), time_s,
- * bound_s, gap, proved, paper_s, warmup, stopped, labels, simulated, compose_s, cpu_s; without a sequence only found,
- * bound_s, stopped and the last four. */
+ * effort (a limit on work, the same in every run; 0: none), top, cutoff, required_island (from 1). result: found,
+ * sequence and top[i].sequence (plans from 1, front first), time_s, bound_s, gap, proved, paper_s, warmup, stopped,
+ * labels, simulated, compose_s, cpu_s; without a sequence only found, bound_s, stopped and the last four. */
 static int compose(lua_State *L)
 {
     tg_compose_options options;

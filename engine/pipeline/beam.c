@@ -8,6 +8,7 @@ typedef struct {
     int piece, behind; /* node, -1: none */
     int next;          /* of the same boundary */
     int spare;         /* atoms by which the longest slices of the islands left exceed those to be covered */
+    int better;        /* others of its atoms that leave as much and take no longer */
     double time_s;     /* the larger of E and X */
 } node;
 
@@ -18,17 +19,22 @@ typedef struct {
     nodes all;
     int *head;    /* by boundary, -1: none */
     int *longest; /* [boundary * kinds + kind]: as in reach.h */
+    int width;
 } beam;
 
-/* Keeps a suffix unless one of the same atoms leaves as much and takes no longer; lets go of those that are now worse.
- */
+/* Keeps a suffix unless so many others of the same atoms leave as much and take no longer. */
 static bool keep(beam *b, int boundary, node fresh)
 {
+    for (int at = b->head[boundary]; at >= 0; at = b->all.at[at].next) {
+        const node *other = &b->all.at[at];
+        fresh.better += other->spare >= fresh.spare && other->time_s <= fresh.time_s;
+    }
+    if (fresh.better >= b->width)
+        return true;
     for (int *link = &b->head[boundary]; *link >= 0;) {
         node *other = &b->all.at[*link];
-        if (other->spare >= fresh.spare && other->time_s <= fresh.time_s)
-            return true;
-        if (other->spare <= fresh.spare && other->time_s >= fresh.time_s)
+        other->better += other->spare <= fresh.spare && other->time_s >= fresh.time_s;
+        if (other->better >= b->width)
             *link = other->next;
         else
             link = &other->next;
@@ -96,15 +102,21 @@ static tg_status put(beam *b, int at, int p, tg_label behind, tg_error *err)
     return status;
 }
 
-/* Puts all slices in front of a node. */
+/* Puts slices in front of a node: those not much shorter than an island's longest there, and those that end it. */
 static tg_status extend(beam *b, int boundary, int at, double most, tg_error *err)
 {
+    static const double share = 0.6;
     const tg_problem *problem = b->search->problem;
     const tg_label label = restore(b, at);
+    int kind = -1, longest = 0;
     tg_status status = TG_OK;
     for (int g = problem->group_start[boundary]; g < problem->group_start[boundary + 1]; g++) {
         const tg_group *group = &problem->group[g];
-        if (b->search->used[group->kind] == tg_kind_size(problem, group->kind))
+        if (group->least_s > most || b->search->used[group->kind] == tg_kind_size(problem, group->kind))
+            continue;
+        longest = group->kind == kind ? longest : boundary - group->first; /* groups of a kind: by first */
+        kind = group->kind;
+        if (boundary - group->first < share * longest && group->first > 0)
             continue;
         for (int p = group->begin; p < group->end && problem->piece[p].bottleneck_s <= most && status == TG_OK; p++)
             status = put(b, at, p, label, err);
@@ -131,10 +143,11 @@ static tg_status run(beam *b, double most, tg_error *err)
 
 tg_status tg_beam(tg_search *search, double least, tg_error *err)
 {
-    static const double step = 1.01;
-    enum { VAIN = 12, PATIENT = 16 /* runs without gain, once there is a sequence; before longer steps */ };
+    enum { VAIN = 5, PATIENT = 16 /* runs without gain, once there is a sequence; before longer steps */ };
     const tg_problem *problem = search->problem;
-    beam b = {.search = search};
+    const bool sketch = search->tables->reach.counts_all; /* the search proper will do better */
+    const double step = sketch ? 1.04 : 1.02;
+    beam b = {.search = search, .width = sketch ? 1 : 4};
     const size_t boundaries = (size_t)problem->atoms + 1;
     b.head = malloc(boundaries * sizeof *b.head);
     b.longest = calloc(boundaries * (size_t)problem->kinds, sizeof *b.longest);

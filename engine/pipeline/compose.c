@@ -68,11 +68,11 @@ static tg_status prepare(tg_search *search, double limit, bool by_class, tg_erro
 }
 
 /* Finds first sequences where the search takes long to come to any. */
-static tg_status open_search(tg_search *search, double least, tg_error *err)
+static tg_status open_search(tg_search *search, double least_bottleneck_s, tg_error *err)
 {
     const long effort = search->problem->options->many_effort;
     search->tables->built = 0;
-    tg_status status = tg_beam(search, least, err);
+    tg_status status = tg_beam(search, least_bottleneck_s, err);
     if (!search->tables->reach.counts_all && effort < search->halt->effort_left)
         search->halt->effort_left = effort;
     return status;
@@ -105,10 +105,11 @@ static tg_status climb(tg_search *search, double *proven, tg_error *err)
 {
     static const double steps[] = {[TG_NO_COVER] = 0.04, [TG_NO_ROW] = 0.025, [TG_NO_LABEL] = 0.02, [TG_ALIVE] = 0.01};
     static const double first_fine = 0.002;
-    enum { FEW_DEAD = 16, FEW_DEPTHS = 256, LONG_POLLS = 1 << 15 };
+    enum { FEW_DEAD = 16, FEW_DEPTHS = 256, LONG_POLLS = 1 << 17 };
     const tg_compose_options *options = search->problem->options;
     const tg_tables *tables = search->tables;
     const double most = most_s(search->problem), least_limit = fmax(most * 1e-9, DBL_MIN);
+    const double least_bottleneck_s = *proven;
     double covered = *proven, limit = covered, stretch = 1, fine = first_fine;
     bool by_class = false, opened = false;
     search->depths.budget = FEW_DEPTHS;
@@ -124,7 +125,7 @@ static tg_status climb(tg_search *search, double *proven, tg_error *err)
         const bool fresh = limit > tables->built;
         if (fresh && !opened && (!tables->reach.counts_all || search->halt->calls > LONG_POLLS)) {
             opened = true;
-            tg_status status = search->incumbent.count ? TG_OK : open_search(search, *proven, err);
+            tg_status status = search->incumbent.count ? TG_OK : open_search(search, least_bottleneck_s, err);
             if (status != TG_OK || search->halt->stopped != TG_NOT_STOPPED)
                 return status;
             continue;
