@@ -2,7 +2,7 @@
 local program <const>, out <const> = arg[1], arg[2]
 
 local function output_of(arguments)
-  local pipe <close> = assert(io.popen(("'%s' %s"):format(program, arguments)))
+  local pipe <close> = assert(io.popen(("'%s' %s"):format(program:gsub("'", "'\\''"), arguments)))
   return pipe:read "a"
 end
 

@@ -16,7 +16,7 @@ local function run(command)
   local wanted <const> = math.tointeger(tonumber(command:match "# status (%d+)%s*$")) or 0
   local script <const> = ("PATH=$PWD/build:$PATH; %s"):format(command):gsub("'", "'\\''")
   local path <const> = os.tmpname()
-  local _, how <const>, status <const> = os.execute(("timeout 300 sh -c '%s' </dev/null >%s"):format(script, path))
+  local _, how <const>, status <const> = os.execute(("timeout 1200 sh -c '%s' </dev/null >%s"):format(script, path))
   local text
   for line in io.lines(path) do
     print(line)

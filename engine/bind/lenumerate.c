@@ -61,6 +61,9 @@ static tg_problem read_problem(lua_State *L, tg_arena *arena)
     lua_pop(L, 1);
     luaL_argcheck(L, problem.atom_count > 0 && problem.island_count > 0, 1, "expected atoms and islands");
     problem.flops = read_numbers(L, "flops", arena, (size_t)problem.atom_count);
+    if (lua_getfield(L, 1, "recomputable") != LUA_TNIL)
+        problem.recomputable = read_numbers(L, "recomputable", arena, (size_t)problem.atom_count);
+    lua_pop(L, 1);
     problem.boundary_bytes = read_numbers(L, "boundary_bytes", arena, (size_t)problem.atom_count - 1);
     lua_getfield(L, 1, "microbatches");
     luaL_checktype(L, -1, LUA_TTABLE);
@@ -227,8 +230,9 @@ static tg_query_limits read_limits(lua_State *L, double time_limit_s)
 }
 
 /* core.enumerate(spec) -> result | nil, why. spec: cluster, islands (of cluster:islands), capacity_bytes (by island),
- * flops and boundary_bytes (by atom, one sample), global_batch, microbatches (falling), gap, top, cutoff, time_limit_s,
- * objective, p2p, warmup, left_out, any, store, query_seconds, query_memory_bytes. Who plans: either worker, the text
+ * flops and boundary_bytes (by atom, one sample), recomputable (by atom: 1 or 0; nil: all are), global_batch,
+ * microbatches (falling), gap, top, cutoff, time_limit_s, objective, p2p, warmup, left_out, any, store,
+ * query_seconds, query_memory_bytes. Who plans: either worker, the text
  * that each of `workers` states gives to the module tangram.worker, whose function returns plan, or (ranks: core.ranks)
  * the other ranks' states; or plan itself, in this state. Callbacks, with indices from 1, slices inclusive:
  *   plan(island, first, last, microbatches, successors) -> list of plans | nil; why; then own_times, notes (or nil)

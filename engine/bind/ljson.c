@@ -98,6 +98,41 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
+/* Bytes of the UTF-8 sequence that text starts with; 0 if it starts with none. Overlong forms, surrogates and what is
+ * past U+10FFFF are none. */
+static size_t sequence(const char *text)
+{
+    const unsigned char *at = (const unsigned char *)text;
+    size_t size = at[0] < 0x80 ? 1 : at[0] >= 0xC2 && at[0] < 0xE0 ? 2 : (at[0] & 0xF0) == 0xE0 ? 3 : 4;
+    unsigned char least = at[0] == 0xE0 ? 0xA0 : at[0] == 0xF0 ? 0x90 : 0x80;
+    unsigned char most = at[0] == 0xED ? 0x9F : at[0] == 0xF4 ? 0x8F : 0xBF;
+    if ((at[0] >= 0x80 && at[0] < 0xC2) || at[0] > 0xF4 || (size > 1 && (at[1] < least || at[1] > most)))
+        return 0;
+    for (size_t i = 2; i < size; i++)
+        if ((at[i] & 0xC0) != 0x80)
+            return 0;
+    return size;
+}
+
+/* Pushes text with U+FFFD for each byte that is not UTF-8, which JSON is. */
+static void push_utf8(lua_State *L, const char *text)
+{
+    luaL_Buffer out;
+    luaL_buffinit(L, &out);
+    while (*text) {
+        size_t size = sequence(text), run = 0;
+        for (; size && text[run]; size = sequence(text + run))
+            run += size;
+        luaL_addlstring(&out, text, run);
+        text += run;
+        if (*text) {
+            luaL_addstring(&out, "\xEF\xBF\xBD");
+            text++;
+        }
+    }
+    luaL_pushresult(&out);
+}
+
 /* The tree under construction hangs below one root, which the caller deletes whatever happens. */
 static void add_value(lua_State *L, int index, cJSON *parent, const char *name, int depth);
 
@@ -140,9 +175,10 @@ static void add_object(lua_State *L, int index, cJSON *object, int depth)
     }
     qsort(keys, count, sizeof *keys, compare_keys);
     for (size_t i = 0; i < count; i++) {
+        push_utf8(L, keys[i].name);
         lua_getfield(L, index, keys[i].name);
-        add_value(L, lua_gettop(L), object, keys[i].name, depth);
-        lua_pop(L, 1);
+        add_value(L, lua_gettop(L), object, lua_tostring(L, -2), depth);
+        lua_pop(L, 2);
     }
     lua_pop(L, 1);
 }
@@ -159,7 +195,9 @@ static void add_value(lua_State *L, int index, cJSON *parent, const char *name, 
         attach(L, parent, name, cJSON_CreateBool(lua_toboolean(L, index)));
         return;
     case LUA_TSTRING:
-        attach(L, parent, name, cJSON_CreateString(lua_tostring(L, index)));
+        push_utf8(L, lua_tostring(L, index));
+        attach(L, parent, name, cJSON_CreateString(lua_tostring(L, -1)));
+        lua_pop(L, 1);
         return;
     case LUA_TLIGHTUSERDATA:
         attach(L, parent, name, cJSON_CreateNull());
@@ -200,8 +238,8 @@ static int build_tree(lua_State *L)
     return 0;
 }
 
-/* core.json_encode(value [, names]) -> text. Keys in the order of names, then by letters; numbers as %.17g; a table is
- * an array if it has a first element or was marked by core.array. */
+/* core.json_encode(value [, names]) -> text, in UTF-8 whatever the strings hold. Keys in the order of names, then by
+ * letters; numbers as %.17g; a table is an array if it has a first element or was marked by core.array. */
 static int json_encode(lua_State *L)
 {
     luaL_checkany(L, 1);

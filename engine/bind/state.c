@@ -1,6 +1,7 @@
 #include "bind/state.h"
 #include "bind/convert.h"
 
+#include <ctype.h>
 #include <float.h>
 #include <stdint.h>
 #include <string.h>
@@ -59,10 +60,12 @@ void tg_push_message(lua_State *L, int index)
         lua_pushfstring(L, "raised a %s, expected a message", luaL_typename(L, index));
         return;
     }
-    size_t size;
-    const char *text = lua_tolstring(L, index, &size);
-    size_t line = strcspn(text, "\n");
-    lua_pushlstring(L, text, line < LONGEST ? line : LONGEST);
+    const char *text = lua_tostring(L, index);
+    luaL_Buffer line;
+    luaL_buffinit(L, &line);
+    for (size_t i = 0; i < LONGEST && text[i] && text[i] != '\n'; i++)
+        luaL_addchar(&line, iscntrl((unsigned char)text[i]) ? ' ' : text[i]); /* it is shown on terminals */
+    luaL_pushresult(&line);
 }
 
 int tg_push_failure(lua_State *L, const tg_error *err)

@@ -32,7 +32,7 @@ static tg_status check_atoms(const tg_plan *plan, int i, tg_error *err)
     if (s->has_head != head)
         return tg_fail(err, TG_EINPUT, "stages[%d].has_head: is %s, but atom %d is %s [%d, %d)", i,
                        head ? "false" : "true", plan->atoms - 1, head ? "in" : "not in", s->first, s->last);
-    double layers = (s->last - s->first - embedding - head) / (plan->half ? 2.0 : 1.0);
+    double blocks = s->last - s->first - embedding - head, layers = blocks / (plan->half ? 2 : 1);
     if (s->layers != layers)
         return tg_fail(err, TG_EINPUT, "stages[%d].layers: is %g, but atoms [%d, %d) hold %g", i, s->layers, s->first,
                        s->last, layers);
@@ -40,9 +40,9 @@ static tg_status check_atoms(const tg_plan *plan, int i, tg_error *err)
         return tg_fail(err, TG_EINPUT,
                        "stages[%d].strategy.recompute.layers: is %g, expected a count with 'full' alone", i,
                        s->recompute_layers);
-    if (s->recompute_layers > layers)
+    if (s->recompute_layers > blocks)
         return tg_fail(err, TG_EINPUT, "stages[%d].strategy.recompute.layers: is %g, but the stage has %g", i,
-                       s->recompute_layers, layers);
+                       s->recompute_layers, blocks);
     return TG_OK;
 }
 

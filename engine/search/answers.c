@@ -33,7 +33,7 @@ static const char *wrong_figure(const tg_planned_stage *stage)
 
 /* Whether the degrees divide what they must (plan_check's rules, which no plan may break at the end). */
 static tg_status check_strategy(const tg_run *run, const tg_query *query, const tg_planned_stage *stage, int s,
-                                tg_error *err)
+                                int recomputable, tg_error *err)
 {
     const tg_strategy *of = &stage->strategy;
     long long degrees = (long long)of->dp * of->tp * of->cp, experts = (long long)of->ep * of->etp;
@@ -50,21 +50,36 @@ static tg_status check_strategy(const tg_run *run, const tg_query *query, const 
     if (of->recompute_layers >= 0 && of->recompute != TG_RECOMPUTE_FULL)
         return tg_fail(err, TG_EPROVIDER, "stage %d: recompute.layers: got %d, expected a count with 'full' alone", s,
                        of->recompute_layers);
-    if (of->recompute_layers > stage->atoms)
-        return tg_fail(err, TG_EPROVIDER, "stage %d: recompute.layers: got %d, expected at most its %d atoms", s,
-                       of->recompute_layers, stage->atoms);
+    if (of->recompute_layers > recomputable)
+        return tg_fail(err, TG_EPROVIDER,
+                       "stage %d: recompute.layers: got %d, expected at most %d, its atoms but embedding and head", s,
+                       of->recompute_layers, recomputable);
     return TG_OK;
 }
 
 static tg_status check_memory_parts(const tg_planned_stage *stage, int s, tg_error *err)
 {
     double sum = 0;
-    for (int i = 0; i < stage->memory_part_count; i++)
+    for (int i = 0; i < stage->memory_part_count; i++) {
+        if (stage->memory_parts[i].value < 0)
+            return tg_fail(err, TG_EPROVIDER, "stage %d: parts.memory.%s: got %g, expected at least 0", s,
+                           stage->memory_parts[i].name, stage->memory_parts[i].value);
         sum += stage->memory_parts[i].value;
+    }
     if (stage->memory_part_count && fabs(sum - stage->static_bytes) > 1e-9 * fmax(fabs(sum), stage->static_bytes))
         return tg_fail(err, TG_EPROVIDER, "stage %d: parts.memory: add up to %.17g, expected static_bytes, %.17g", s,
                        sum, stage->static_bytes);
     return TG_OK;
+}
+
+/* How many of a slice's atoms [first, last) can be recomputed. */
+static int count_recomputable(const tg_run *run, const tg_query *query, long long first, long long last)
+{
+    const double *recomputable = run->problem->recomputable;
+    int count = 0;
+    for (long long i = first; i < last && i < query->last; i++)
+        count += !recomputable || recomputable[i] != 0;
+    return count;
 }
 
 /* TG_EPROVIDER with the sentence if the candidate does not plan this pair. */
@@ -80,7 +95,9 @@ static tg_status check_candidate(const tg_run *run, const tg_query *query, const
         const char *wrong = wrong_figure(stage);
         if (wrong)
             return tg_fail(err, TG_EPROVIDER, "stage %d: %s", s + 1, wrong);
-        tg_status status = check_strategy(run, query, stage, s + 1, err);
+        long long first = query->first + atoms;
+        int recomputable = count_recomputable(run, query, first, first + stage->atoms);
+        tg_status status = check_strategy(run, query, stage, s + 1, recomputable, err);
         if (status == TG_OK)
             status = check_memory_parts(stage, s + 1, err);
         if (status != TG_OK)

@@ -15,6 +15,7 @@ typedef struct {
     int atom_count;
     const double *boundary_bytes; /* atoms - 1: behind atom i, of one sample */
     const double *flops;          /* atoms: forward, of one sample; for the first guesses only */
+    const double *recomputable;   /* atoms: 1 or 0; NULL: all are */
     int global_batch;
     const int *microbatches; /* every number to try, falling */
     int microbatch_count;

@@ -98,10 +98,10 @@ function asking.queries(problem)
   local total_flops = 0
   for _, atom in ipairs(problem.atoms) do total_flops = total_flops + atom.flops end
   return function(island, first, last, microbatches, successors)
-    local ctx <const> = sight.context(island, microbatches)
+    local ctx <const> = sight.context(island, microbatches, last - first + 1 == #problem.atoms)
     local flops = 0 -- summed from the slice's first atom on, so that equal slices have equal shares
     for i = first, last do flops = flops + problem.atoms[i].flops end
-    ctx.successors, ctx.budget.share = successors, flops / total_flops
+    ctx.successors, ctx.budget = successors, { share = flops / total_flops, seconds = problem.seconds }
     return sight.slice(first, last), sight.island(island), ctx
   end
 end

@@ -4,6 +4,7 @@ local contract <const> = require "tangram.contract"
 local core <const> = require "tangram.core"
 local costs <const> = require "tangram.cost"
 local islands <const> = require "tangram.islands"
+local plain <const> = require "tangram.plain"
 local planner <const> = require "tangram.planner"
 local schema <const> = require "tangram.schema"
 local search <const> = require "tangram.search"
@@ -12,6 +13,7 @@ local slices <const> = require "tangram.slice"
 local conformance <const> = {}
 
 local SLACK <const> = 1 + 1e-9
+local MOST_PLANS <const> = 10000 -- the engine's limit
 local SUCCESSORS <const> = { 2, 1, 0 } -- the other island has two GPUs
 local SHARES <const> = { 0.07, 0.2, 1 } -- of a GPU's memory, from too little to plenty
 
@@ -52,11 +54,20 @@ local function problem_of(case, parallelizer, cost, seconds)
   return problem
 end
 
+--- An answer's plans without metatables, so that nothing of the adapter's runs where no limit is seen.
+local function plans_of(answer)
+  if type(answer) ~= "table" then return nil end
+  if rawlen(answer) > MOST_PLANS then error(("plan() returned %d plans, expected 1 to %d"):format(rawlen(answer), MOST_PLANS), 0) end
+  return plain(answer)
+end
+
+local function line_of(why) return type(why) == "string" and why:sub(1, 500):gsub("%c", " ") or nil end
+
 --- Asks for one slice with nothing remembered, unless ctx is given. `share` of the GPU's memory may be used.
 local function ask(problem, query, ctx)
   local adapter <const> = problem.parallelizer
   if not ctx then
-    ctx = search.context(problem, problem.tested, query.microbatches)
+    ctx = search.context(problem, problem.tested, query.microbatches, query.whole)
     ctx.options, ctx.memo = adapter.options, {}
     ctx.capacity_bytes = ctx.capacity_bytes * query.share
     -- prices and terms hold for one capacity
@@ -69,7 +80,7 @@ local function ask(problem, query, ctx)
     return state / 2147483647
   end
   ctx.successors = query.successors
-  ctx.budget.share = (query.last - query.first + 1) / #problem.atoms
+  ctx.budget = { share = (query.last - query.first + 1) / #problem.atoms, seconds = problem.seconds }
   local slice <const> = slices.new(problem.model, problem.atoms, query.first, query.last)
   local ok <const>, answer <const>, why <const> = core.guarded(problem.seconds, contract.limits.memory_bytes, function()
     if adapter.supports then
@@ -78,8 +89,9 @@ local function ask(problem, query, ctx)
     end
     return adapter.plan(slice, problem.tested, ctx)
   end)
-  return { ok = ok, plans = ok and type(answer) == "table" and answer or nil, why = ok and why or answer, slice = slice, ctx = ctx,
-    cut = not ok and why or nil }
+  local taken <const>, plans <const> = pcall(plans_of, ok and answer)
+  return { ok = ok, plans = taken and plans or nil, why = line_of(ok and why or answer), slice = slice, ctx = ctx,
+    cut = not ok and why or nil, refused = not taken and plans or nil }
 end
 
 local function describe(case, query)
@@ -94,7 +106,8 @@ local function queries_of(problem)
     for _, microbatches in ipairs(problem.microbatches) do
       for _, share in ipairs(SHARES) do
         for _, successors in ipairs(SUCCESSORS) do
-          list[#list + 1] = { first = run[1], last = run[2], microbatches = microbatches, share = share, successors = successors }
+          list[#list + 1] = { first = run[1], last = run[2], whole = run[2] - run[1] + 1 == count, microbatches = microbatches,
+            share = share, successors = successors }
         end
       end
     end
@@ -239,13 +252,14 @@ end
 local function judge(run, case, why_of)
   run.remembered = {}
   for _, query in ipairs(queries_of(run.problems[case])) do
-    local key <const> = query.microbatches .. "," .. query.share
+    local key <const> = ("%d,%g,%s"):format(query.microbatches, query.share, query.whole)
     local answer <const> = ask(run.problems[case], query, run.remembered[key]) -- as in a planning, after other slices
     run.remembered[key], run.answers = answer.ctx, run.answers + 1
     if answer.cut then
       return ("%s: no answer within %s"):format(describe(case, query), answer.cut == "time" and
         ("%g s (--query-seconds)"):format(run.problems[case].seconds) or ("%g MiB"):format(contract.limits.memory_bytes / 2 ^ 20))
     end
+    if answer.refused then return describe(case, query) .. ": " .. answer.refused end
     run.planned[case] = run.planned[case] or answer.plans ~= nil
     run.reasons[case] = answer.why
     for _, check in ipairs(checks) do

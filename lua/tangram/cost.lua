@@ -27,17 +27,27 @@ local function recompute_of(recompute)
   error(("strategy: recompute: got '%s' of %s layers, expected a count with 'full' alone"):format(recompute.kind, recompute.layers), 0)
 end
 
+local RECOMPUTE <const> = { none = true, selective = true, full = true }
+
+--- A kind, or a table with one and a count of layers; some call it null where there is none.
+local function is_recompute(value)
+  if type(value) ~= "table" then return RECOMPUTE[value] end
+  for name, item in next, value do
+    local counts <const> = name == "layers" and (item == core.null or math.type(item) == "integer" and item >= 0)
+    if not counts and not (name == "kind" and RECOMPUTE[item]) then return false end
+  end
+  return value.kind ~= nil
+end
+
 local function is_count(value) return math.type(value) == "integer" and value >= 1 end
 local function is_boolean(value) return type(value) == "boolean" end
-local RECOMPUTE <const> = { none = true, selective = true, full = true }
 local OFFLOAD <const> = { none = true, optimizer = true, activations = true, both = true }
 
 --- Fields of a strategy: what may stand there, and in words.
 local strategy_fields <const> = {
   zero = { function(value) return math.type(value) == "integer" and value >= 0 and value <= 3 end, "0, 1, 2 or 3" },
   fsep = { is_boolean, "true or false" }, sp = { is_boolean, "true or false" },
-  recompute = { function(value) return RECOMPUTE[type(value) == "table" and value.kind or value] end,
-    "'none', 'selective', 'full' or { kind = 'full', layers = n }" },
+  recompute = { is_recompute, "'none', 'selective', 'full' or { kind = 'full', layers = n }" },
   offload = { function(value) return OFFLOAD[value] end, "'none', 'optimizer', 'activations' or 'both'" },
 }
 for _, name in ipairs { "dp", "tp", "cp", "ep", "etp" } do strategy_fields[name] = { is_count, "a whole number of at least 1" } end
@@ -54,7 +64,9 @@ local function refuse_strategy(strategy)
   end
   for _, name in ipairs(names) do
     local field <const>, value <const> = strategy_fields[name], strategy[name]
-    if value == nil and (name == "dp" or name == "tp") or value ~= nil and not field[1](value) then
+    if math.type(value) == "float" and value % 1 == 0 then
+      schema.raise("strategy: %s: got %.1f, expected %s, as // gives it", name, value, field[2])
+    elseif value == nil and (name == "dp" or name == "tp") or value ~= nil and not field[1](value) then
       schema.fail("strategy: " .. name, value, field[2])
     end
   end
@@ -256,20 +268,25 @@ end
 ---@param sight tangram.Sight? what the model sees; without, what its callers hand over
 ---@return table cost { name, plugin, additive, stage, terms, atom, link, constants }
 function cost.wrap(plugin, options, sight)
-  local places <const> = {} -- by island and B: the plugin's context, and prices and terms by strategy
+  local places <const> = {} -- by island, B and whether the whole model is there: the plugin's context, prices and terms by strategy
 
-  local function place_of(island, ctx)
+  --- What atoms cost is the same wherever the ends of the model are, and so taken from the context that most slices have.
+  local place_of
+  local function place_seen(island, ctx)
+    local usual <const> = sight.context(island.index, ctx.microbatches)
+    local own <const> = ctx.tied_link and usual or sight.context(island.index, ctx.microbatches, true)
+    return { island = sight.island(island.index), prices = {}, ctx = own, of_atoms = own ~= usual and place_of(island, usual) or nil }
+  end
+
+  function place_of(island, ctx)
     if type(island) ~= "table" or not island.index or not ctx.microbatches then
       schema.fail("ctx.cost: island", island, "an island: stage(run, island, strategy, ctx), terms(island, strategy, ctx)")
     end
-    local key <const> = island.index .. "," .. ctx.microbatches
+    local key <const> = island.index .. "," .. ctx.microbatches .. (ctx.tied_link and "" or ",whole")
     local place = places[key]
     if sight then
-      if not place then
-        place = { island = sight.island(island.index), prices = {}, ctx = sight.context(island.index, ctx.microbatches) }
-        places[key] = place
-      end
-      return place
+      places[key] = place or place_seen(island, ctx)
+      return places[key]
     end
     if not place or place.ctx.atoms ~= ctx.atoms or place.ctx.training ~= ctx.training or place.island ~= island then
       place = {
@@ -293,17 +310,22 @@ function cost.wrap(plugin, options, sight)
   end
 
   --- Prices of atoms by hash, and the constants of a stage.
-  local function prices_of(place, strategy)
+  local prices_of
+  function prices_of(place, strategy)
     local prices <const> = by_strategy(place.prices, strategy)
     if prices.of then return prices end
-    prices.by_hash, prices.addends, prices.terms = {}, {}, {}
-    local price
+    prices.terms = {}
     if plugin.atom then
-      price = function(atom) return plugin.atom(atom, place.island, strategy, place.ctx) end
       prices.constants = check(plugin.name, "constants", constant_figures, plugin.constants(place.island, strategy, place.ctx))
-    else
-      price, prices.constants = terms_by_difference(plugin, place.island, strategy, place.ctx)
     end
+    local shared <const> = place.of_atoms and prices_of(place.of_atoms, strategy)
+    if shared then
+      prices.of, prices.constants = shared.of, prices.constants or shared.constants
+      return prices
+    end
+    prices.by_hash, prices.addends = {}, {}
+    local price = function(atom) return plugin.atom(atom, place.island, strategy, place.ctx) end
+    if not plugin.atom then price, prices.constants = terms_by_difference(plugin, place.island, strategy, place.ctx) end
     function prices.of(atom)
       local terms = prices.by_hash[atom.hash]
       if not terms then

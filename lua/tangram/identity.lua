@@ -87,7 +87,7 @@ function identity.of(problem)
   })
   local scopes <const> = {}
   local function scope_of(island, ctx)
-    local key <const> = ctx.microbatches * #problem.islands + island.index - 1
+    local key <const> = (ctx.microbatches * #problem.islands + island.index - 1) * 2 + (ctx.tied_link and 1 or 0)
     local scope = scopes[key]
     if not scope then
       scope = {

@@ -26,7 +26,7 @@ function plan.encode(value) return core.json_encode(value, order) end
 
 local static_parts <const> = { "weights_bytes", "gradients_bytes", "optimizer_bytes", "buffers_bytes", "context_bytes" }
 
---- Bytes by part; what an adapter does not break down counts as weights.
+--- Bytes by part; what an adapter does not break down, or by other names, counts as weights.
 ---@param stage table as adapters write it
 ---@param inflight integer microbatches that it holds
 ---@param capacity_bytes number
@@ -39,7 +39,8 @@ function plan.memory_of(stage, inflight, capacity_bytes)
     memory[name] = stage.parts.memory[name] or 0.0
     broken_down = broken_down + memory[name]
   end
-  if broken_down == 0 then memory.weights_bytes, broken_down = stage.static_bytes, stage.static_bytes end
+  local rest <const> = stage.static_bytes - broken_down
+  if rest > 1e-9 * stage.static_bytes then memory.weights_bytes, broken_down = memory.weights_bytes + rest, stage.static_bytes end
   memory.total_bytes = broken_down + memory.activations_bytes + memory.transient_bytes
   return memory
 end

@@ -112,8 +112,8 @@ function recost.plan(plan, where)
   }
   local group <const>, by_name <const> = islands_of(plan, where)
   local problem <const> = planner.problem(setting, group)
-  local function view(island) return search.context(problem, island, plan.microbatches) end
   local runs <const> = runs_of(plan, by_name, where)
+  local function view(island) return search.context(problem, island, plan.microbatches, #runs == 1) end
   local links <const> = links_of(plan, group, runs, problem, view, where)
   local samples <const> = setting.training.global_batch // plan.microbatches
   for s, stage in ipairs(plan.stages) do

@@ -54,9 +54,10 @@ end
 ---@param problem tangram.Problem
 ---@param island tangram.Island
 ---@param microbatches integer
-function search.context(problem, island, microbatches)
+---@param whole boolean? for a slice of the whole model
+function search.context(problem, island, microbatches, whole)
   local ctx <const> = {}
-  for name, value in pairs(problem.sight(problem.parallelizer).context(island.index, microbatches)) do ctx[name] = value end
+  for name, value in pairs(problem.sight(problem.parallelizer).context(island.index, microbatches, whole)) do ctx[name] = value end
   ctx.budget, ctx.memo = plain(ctx.budget), {}
   return ctx
 end
@@ -86,6 +87,13 @@ local function fields_of(list, name, count)
   return values
 end
 
+--- By atom, 1 for what can be recomputed.
+local function recomputable(atoms)
+  local list <const> = {}
+  for i, atom in ipairs(atoms) do list[i] = (atom.kind == "embedding" or atom.kind == "head") and 0 or 1 end
+  return list
+end
+
 --- Searches one partition. The result is core.enumerate's; nil, why for a plugin that failed where no pair can bear it.
 ---@param problem tangram.Problem
 ---@param options table gap, top, cutoff, time_limit_s, objective, p2p, warmup, left_out, any, progress, ranks
@@ -102,7 +110,7 @@ function search.run(problem, options)
   end
   local result <const>, why <const> = core.enumerate {
     cluster = problem.cluster, islands = problem.islands, capacity_bytes = problem.capacity_bytes,
-    flops = fields_of(problem.atoms, "flops"),
+    flops = fields_of(problem.atoms, "flops"), recomputable = recomputable(problem.atoms),
     boundary_bytes = fields_of(problem.atoms, "boundary_bytes", #problem.atoms - 1),
     global_batch = problem.training.global_batch, microbatches = problem.microbatches,
     gap = options.gap, top = options.top, cutoff = options.cutoff, time_limit_s = options.time_limit_s,

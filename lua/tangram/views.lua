@@ -9,7 +9,7 @@ local views <const> = {}
 ---@class tangram.Sight one plugin's view of a problem
 ---@field slice fun(first: integer, last: integer): tangram.Slice
 ---@field island fun(index: integer): tangram.Island
----@field context fun(island: integer, microbatches: integer): table the ctx of DESIGN.md, section 5
+---@field context fun(island: integer, microbatches: integer, whole: boolean?): table the ctx of DESIGN.md, section 5
 
 local function is_place(first, last, count)
   return math.type(first) == "integer" and math.type(last) == "integer" and 1 <= first and first <= last and last <= count
@@ -27,13 +27,12 @@ local function copies(problem)
 end
 
 --- The ctx of an island and B. A cost model has no ctx.cost.
-local function context(problem, own, plugin, index, microbatches, cost)
+local function context(problem, own, plugin, index, microbatches, tied_link, cost)
   return {
     model = own.model, atoms = own.shown_atoms, islands = own.shown_islands, training = own.training, microbatches = microbatches,
     samples = problem.training.global_batch // microbatches, successors = 0, capacity_bytes = problem.capacity_bytes[index],
     cost = cost, log = function(text) problem.note(text) end, budget = { share = 1, seconds = problem.seconds },
-    tied_link = problem.model.tied and plain(problem.tied_links[index]) or nil, options = plain(plugin.options), memo = {},
-    target = own.target,
+    tied_link = plain(tied_link), options = plain(plugin.options), memo = {}, target = own.target,
   }
 end
 
@@ -54,11 +53,13 @@ local function sight_of(problem, plugin)
     cut[key] = cut[key] or slices.new(own.model, own.atoms, first, last)
     return cut[key]
   end
-  function sight.context(index, microbatches)
-    local key <const> = microbatches * #own.islands + index - 1
+  -- For the whole model there is no tied_link: both ends of a tied vocabulary are on the one island.
+  function sight.context(index, microbatches, whole)
+    local tied_link <const> = not whole and problem.model.tied and problem.tied_links[index] or nil
+    local key <const> = (microbatches * #own.islands + index - 1) * 2 + (tied_link and 1 or 0)
     if not contexts[key] then
       if plugin.kind ~= "cost" then cost = cost or costs.face(problem.cost) end
-      contexts[key] = context(problem, own, plugin, index, microbatches, cost)
+      contexts[key] = context(problem, own, plugin, index, microbatches, tied_link, cost)
     end
     return contexts[key]
   end

@@ -120,12 +120,15 @@ describe("ctx.cost refuses", function()
       ["strategy: tp: missing, expected a whole number of at least 1"] = { dp = 1 },
       ["strategy: dp: got 0, expected a whole number of at least 1"] = { dp = 0, tp = 1 },
       ["strategy: ep: got 1.5, expected a whole number of at least 1"] = { dp = 1, tp = 1, ep = 1.5 },
+      ["strategy: dp: got 2.0, expected a whole number of at least 1, as // gives it"] = { dp = 2.0, tp = 1 },
       ["strategy: cp: got '2', expected a whole number of at least 1"] = { dp = 1, tp = 1, cp = "2" },
       ["strategy: zero: got 4, expected 0, 1, 2 or 3"] = { dp = 1, tp = 1, zero = 4 },
       ["strategy: sp: got 1, expected true or false"] = { dp = 1, tp = 1, sp = 1 },
       ["strategy: offload: got 'disk', expected 'none', 'optimizer', 'activations' or 'both'"] = { dp = 1, tp = 1, offload = "disk" },
       ["strategy: recompute: got 'ful', expected 'none', 'selective', 'full' or { kind = 'full', layers = n }"] =
         { dp = 1, tp = 1, recompute = "ful" },
+      ["strategy: recompute: got a table, expected 'none', 'selective', 'full' or { kind = 'full', layers = n }"] =
+        { dp = 1, tp = 1, recompute = { kind = "full", layer = 1 } },
       ["ctx.cost: strategy: got 7, expected a table, { dp = 1, tp = 1 }"] = 7,
     } do
       assert.has_error(function() wrapped.stage(pricing.run(ctx), island, strategy, ctx) end, message)

@@ -7,7 +7,7 @@ describe("an installed tree", function()
   setup(function()
     prefix = support.folder()
     if support.sanitized then return end
-    assert.equal(0, (support.run(("cmake --install %s --prefix %s"):format(support.build, prefix))))
+    assert.equal(0, (support.run(("cmake --install %s --prefix %s"):format(support.quoted(support.build), prefix))))
   end)
   teardown(function() support.remove(prefix) end)
 
@@ -103,7 +103,7 @@ int main(void)
 
   test("can be staged below DESTDIR", function()
     local stage <const> = support.folder()
-    assert.equal(0, (support.run(("DESTDIR=%s cmake --install %s"):format(stage, support.build))))
+    assert.equal(0, (support.run(("DESTDIR=%s cmake --install %s"):format(stage, support.quoted(support.build)))))
     local program <const> = run(("find %s -name tangram -type f -perm -u+x"):format(stage)):gsub("\n", "")
     local script <const> = support.write(prefix .. "/list.lua", list_plugins)
     assert.equal(plugins_here(), run(program .. " " .. script))

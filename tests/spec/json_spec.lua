@@ -1,4 +1,5 @@
 local core <const> = require "tangram.core"
+local support <const> = require "tests.spec.support"
 
 describe("json", function()
   it("keeps whole numbers, fractions, null and empty arrays through a round trip", function()
@@ -28,6 +29,19 @@ describe("json", function()
     assert.matches("^a: the number is out of range", select(2, core.json_decode '{"a":1e999}'))
     assert.is_nil(core.json_decode "{} x")
     assert.is_nil(core.json_decode '{"a":NaN}')
+  end)
+
+  it("writes UTF-8, with U+FFFD for each byte that is none", function()
+    local text <const> = "x\xFF\u{E9}\xED\xA0\x80\u{10FFFF}\xF4\x90\x80\x80\xC0\xAF\xE2\x82"
+    local right <const> = "x\u{FFFD}\u{E9}" .. ("\u{FFFD}"):rep(3) .. "\u{10FFFF}" .. ("\u{FFFD}"):rep(8)
+    assert.same({ [right] = { right } }, core.json_decode(core.json_encode { [text] = { text } }))
+    for _ = 1, support.scale(2000) do
+      local bytes <const> = {}
+      for i = 1, math.random(1, 8) do bytes[i] = string.char(math.random() < 0.3 and math.random(1, 127) or math.random(128, 255)) end
+      local given <const>, out <const> = table.concat(bytes), core.json_decode(core.json_encode { table.concat(bytes) })[1]
+      assert.is_truthy(utf8.len(out))
+      assert.equal(utf8.len(given) ~= nil, given == out)
+    end
   end)
 
   it("refuses what JSON can't hold", function()

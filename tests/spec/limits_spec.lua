@@ -66,8 +66,8 @@ describe("a limit on time", function()
 
   it("does not count what is unlimited, and holds after it", function()
     local past = false
-    local ok <const>, why <const> = soon(core.limited, 0.2, function()
-      core.unlimited(spin, 0.4)
+    local ok <const>, why <const> = soon(core.limited, 1, function()
+      core.unlimited(spin, 1.2)
       past = true
       spin()
     end)
@@ -97,15 +97,14 @@ describe("a limit on time", function()
     assert(signals() == before)]]
 
   it("ends the same in stock Lua, whose signals are left alone", function()
-    local status <const>, out <const>, err <const> = soon(support.run,
-      ("LUA_PATH_5_4='./lua/?.lua;./?.lua;;' LUA_CPATH_5_4='build/lib/lua/5.4/?.so;;' lua5.4 -e '%s'"):format(script))
+    local status <const>, out <const>, err <const> = soon(support.run, support.stock(script))
     assert.equal(0, status, out .. err)
   end)
 
   it("ends the same where the system has no timer to give", function()
     local path <const> = support.write(os.tmpname(), script)
     local status <const>, out <const>, err <const> = soon(support.run,
-      ("bash -c 'ulimit -i 0 && exec %s %s'"):format(support.program, path))
+      ("bash -c 'ulimit -i 0 && exec \"$0\" %s' %s"):format(path, support.tangram))
     os.remove(path)
     assert.equal(0, status, out .. err)
   end)
@@ -120,8 +119,7 @@ describe("Ctrl-C", function()
     local script <const> = faulty.write(folder, "script", ([[
       local plan, why = require("tests.fault.faulty").plan { parallelizer = %q, prune = {}, query_seconds = 60 }
       print(plan, why)]]):format(adapter))
-    local status <const>, out <const>, err <const> = soon(support.run,
-      ("timeout --preserve-status -s INT 1.5 %s %s"):format(support.program, script))
+    local status <const>, out <const>, err <const> = support.run(support.when_busy(1, script, "kill -s INT $$"))
     assert.equal(0, status, err)
     assert.equal("nil\tstopped before any plan was found\n", out)
   end)

@@ -76,6 +76,7 @@ describe("plan_check", function()
     assert.is_nil(why_after(function(plan)
       plan.granularity, plan.model.layers = "half", 6
       for i, layers in ipairs { 2.5, 2, 1.5 } do plan.stages[i].layers = layers end
+      plan.stages[1].strategy.recompute.layers = 5 -- halves, as in strategies
     end))
     assert.is_nil(why_after(function(plan) plan.cluster.nodes[1].gpus = 8 end))
     assert.is_nil(why_after(function(plan) plan.objective, plan.gap = "paper", 0.1 end))
@@ -97,6 +98,11 @@ describe("plan_check", function()
     refused("stages[1].layers: is 5, but atoms [6, 10) hold 4", function(plan) plan.stages[2].layers = 5 end)
     refused("stages[0].strategy.recompute.layers: is 6, but the stage has 5",
       function(plan) plan.stages[1].strategy.recompute.layers = 6 end)
+    refused("stages[0].strategy.recompute.layers: is 6, but the stage has 5", function(plan)
+      plan.granularity, plan.model.layers = "half", 6
+      for i, layers in ipairs { 2.5, 2, 1.5 } do plan.stages[i].layers = layers end
+      plan.stages[1].strategy.recompute.layers = 6
+    end)
     refused("stages[0].strategy.recompute.layers: is 5, expected a count with 'full' alone",
       function(plan) plan.stages[1].strategy.recompute = { kind = "selective", layers = 5 } end)
   end)

@@ -5,6 +5,7 @@ local islands <const> = require "tangram.islands"
 local plan_file <const> = require "tangram.plan"
 local planner <const> = require "tangram.planner"
 local recipe <const> = require "tangram.recipe"
+local recost <const> = require "tangram.recost"
 local schema <const> = require "tangram.schema"
 local search <const> = require "tangram.search"
 local slices <const> = require "tangram.slice"
@@ -93,6 +94,33 @@ for _, adapter in ipairs(ADAPTERS) do
         assert.is_true(composed.time_s <= merged_s * (1 + 1e-12), "merged is faster")
       end)
     end
+
+    -- Nothing divides heads, samples and tokens, and no GPU holds it all: two stages of one GPU, on one island or on two.
+    it("charges the two ends of a tied model on one island no link to another", function()
+      local spec <const> = {
+        model = { family = "gpt2", layers = 8, hidden = 1280, heads = 5, vocab = 8000 },
+        cluster = {
+          nodes = {
+            { name = "a", gpu = "a100-sxm4-40", gpus = 2, intra_bytes_per_s = "100 GB/s", memory_bytes = 4e9 },
+            { name = "b", gpu = "v100-sxm2-32", gpus = 2, intra_bytes_per_s = "100 GB/s", memory_bytes = 4e9 },
+          },
+          network = { default = { bytes_per_s = "1 MB/s" } },
+        },
+        training = { global_batch = 2, seq_len = 511, microbatches = { 2, 2 }, precision = "fp16" },
+        parallelizer = adapter, gap = 0,
+      }
+      local plan <const> = assert(planner.plan(spec))
+      assert.is_true(core.plan_check(plan_file.encode(plan)))
+      assert.same({ 2, plan.stages[1].island }, { #plan.stages, plan.stages[2].island })
+      local sent_s <const> = 8064 * 1280 * 4 / 100e9 -- the padded vocabulary's gradients
+      for _, stage in ipairs(plan.stages) do
+        assert.is_true(sent_s <= stage.time_parts.tied_s and stage.time_parts.tied_s <= sent_s + 1e-4, stage.time_parts.tied_s)
+      end
+      local setting <const> = setting_of(support.with(spec, { exclude = { plan.stages[1].gpus[1].node == "a" and "b" or "a" } }))
+      assert.near(1, own_best_s(setting, islands.group(setting.cluster)) / plan.time_s, 1e-12)
+      local again <const> = recost.plan(core.json_decode(plan_file.encode(plan)), "plan")
+      assert.near(plan.time_s, again.time_s, 1e-12)
+    end)
 
     it("plans halves of layers, no worse for its cuts than whole ones by more than what halves are priced dearer", function()
       local function planned_s(granularity)

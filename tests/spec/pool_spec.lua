@@ -44,25 +44,34 @@ describe("workers", function()
 
   it("share the queries", function()
     -- Each worker remembers what it was asked; with two, none was asked for all.
-    local path <const> = faulty.write(folder, "mine", source:format [[
-      local x = 0
-      for i = 1, 20000 do x = x + i end
-      ctx.log(("worker's call %d"):format(calls))]])
-    local function most_calls(workers)
+    local function most_calls(workers, turns)
+      local path <const> = faulty.write(folder, "mine", source:format(([[
+        local x = 0
+        for i = 1, %d do x = x + i end
+        ctx.log(("worker's call %%d"):format(calls))]]):format(turns)))
       local plan <const>, most = assert(faulty.plan { parallelizer = path, prune = {}, workers = workers }), 0
       for _, line in ipairs(plan.warnings) do most = math.max(most, tonumber(line:match "worker's call (%d+)") or 0) end
       return most, plan.pairs.queried
     end
-    local alone <const>, queried <const> = most_calls(1)
+    local alone <const>, queried <const> = most_calls(1, 1)
     assert.equal(queried, alone)
-    assert.is_true(most_calls(2) < queried)
+    local most
+    for _, turns in ipairs { 2e4, 2e5, 2e6 } do -- on one processor the first may be done before the second starts
+      most = most_calls(2, turns // 1 | 0)
+      if most < queried then break end
+    end
+    assert.is_true(most < queried)
   end)
 
   it("stop when the time is over, and what was answered till then makes the plan", function()
     local path <const> = faulty.write(folder, "slow", source:format "while #slice > 2 and #slice < 5 do ctx.successors = 0 end")
-    local started_s <const> = core.clock_s()
-    local plan <const>, why <const> = faulty.plan { parallelizer = path, prune = {}, workers = 2, time_limit_s = 1 }
-    assert.is_true(core.clock_s() - started_s < 10) -- a query alone may take 20 s
+    local plan, why
+    for _, limit_s in ipairs { 1, 5, 25 } do -- the first answers may come later where the machine is busy
+      local started_s <const> = core.clock_s()
+      plan, why = faulty.plan { parallelizer = path, prune = {}, workers = 2, time_limit_s = limit_s, query_seconds = 60 }
+      assert.is_true(core.clock_s() - started_s < limit_s + 10)
+      if plan then break end
+    end
     assert.is_truthy(plan, why) -- the whole model on an island, which is asked for first
     assert.equal("time", plan.stopped)
     assert.is_false(plan.proved)
@@ -88,11 +97,10 @@ describe("workers", function()
   end)
 
   it("serve stock Lua, too", function()
-    local status <const>, out <const>, err <const> = support.run(
-      [[LUA_PATH_5_4='./lua/?.lua;./lua/?/init.lua;./?.lua;;' LUA_CPATH_5_4='build/lib/lua/5.4/?.so;;' lua5.4 -e '
-        require("tangram.loader").set_places { "build" }
-        local plan = assert(require("tests.fault.faulty").plan { workers = 2, parallelizer = "uniform" })
-        io.write(require("tangram.plan").encode(plan))']])
+    local status <const>, out <const>, err <const> = support.run(support.stock(([[
+      require("tangram.loader").set_places { %q }
+      local plan = assert(require("tests.fault.faulty").plan { workers = 2, parallelizer = "uniform" })
+      io.write(require("tangram.plan").encode(plan))]]):format(support.loadable)))
     assert.equal(0, status, err)
     assert.equal(out, plan_file.encode(assert(faulty.plan { workers = 1, parallelizer = "uniform" })))
   end)

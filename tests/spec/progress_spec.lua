@@ -4,26 +4,25 @@ local support <const> = require "tests.spec.support"
 local terminal <const> = require "tests.spec.terminal"
 
 describe("the progress bar", function()
-  local lines, update, clear
+  local lines, update, clear, now_s
+  local clock_s <const> = core.clock_s
   before_each(function()
-    lines = {}
+    lines, now_s = {}, 7
+    core.clock_s = function() return now_s end
     update, clear = progress.bar(2, { write = function(_, text) lines[#lines + 1] = text end })
   end)
-
-  local function wait_s(seconds)
-    local until_s <const> = core.clock_s() + seconds
-    while core.clock_s() < until_s do end
-  end
+  after_each(function() core.clock_s = clock_s end)
 
   it("is not drawn for what takes a moment", function()
     update(4, 1, 3)
+    now_s = 7.49
     update(2, 1, 3)
     clear()
     assert.same({}, lines)
   end)
 
   it("never falls back, neither its share nor its best time, when a second search begins; one line, cut where it is too long", function()
-    wait_s(0.51)
+    now_s = 7.51
     for _, partition in ipairs { { math.huge, 7, 5 }, { math.huge, 9, 6 } } do
       for i, share in ipairs { 0, 0.5, 1 } do update(4, share, partition[i]) end
       update(2, 0.5, partition[3])
@@ -44,9 +43,9 @@ end)
 describe("Ctrl-C at a terminal", function()
   it("is answered at once, and ends the search with what it has", function()
     -- The shell, in the same foreground group, must outlive the signal too.
-    local session <const> = terminal.open("trap : INT; " .. support.program ..
-      " compose --generate 1,42,30,4; echo status $?; read line")
-    os.execute "sleep 1" -- it runs now
+    local session <const> = terminal.open(("trap : INT; %s; echo status $?; read line"):format(
+      support.when_busy(0.2, "compose --generate 1,42,30,4", "echo bu''sy")))
+    session:expect "busy"
     session:send "\3"
     session:expect "tangram: stopping with what there is; a second Ctrl-C ends it at once"
     session:expect "tangram compose: stopped early (signal)"

@@ -23,14 +23,15 @@ end
 local function plan(ranks, options, more)
   local path <const> = support.write(folder .. "/recipe.lua", recipe)
   local start <const> = ranks > 1 and ("timeout 120 mpirun -n %d --allow-run-as-root --oversubscribe %s %s"):format(ranks, more or "",
-    support.program) or "tangram"
+    support.tangram) or "tangram"
   return support.run(("%s plan %s --json - %s"):format(start, path, options or ""))
 end
 
 local function misbehave(fault)
   local token <const> = support.write(folder .. "/token", "")
-  return ("--parallelizer process --set query_seconds=1 --set merged=false --microbatches 2 "
-    .. "--set 'parallelizer.options.command=%s run tests/fault/misbehave.lua %s %s'"):format(support.program, fault, token)
+  local words <const> = core.json_encode(core.array { support.program, "run", "tests/fault/misbehave.lua", fault, token })
+  return ("--parallelizer process --set query_seconds=5 --set merged=false --microbatches 2 --set %s"):format(
+    support.quoted("parallelizer.options.command=" .. words))
 end
 
 describe("ranks", function()
@@ -70,7 +71,7 @@ describe("ranks", function()
     assert.equal(0, status, err)
     local made <const> = core.json_decode(text)
     assert.equal(1, #made.pairs.failed)
-    assert.matches("rank [123] died or hangs: no answer within 6 s", made.pairs.failed[1].reason)
+    assert.matches("rank [123] died or hangs: no answer within 10 s", made.pairs.failed[1].reason)
     assert.matches("warning: rank [123] died or hangs", err)
   end)
 

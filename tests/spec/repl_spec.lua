@@ -83,7 +83,7 @@ describe("tangram repl", function()
   local home, session
 
   local function open(arguments)
-    session = terminal.open(("XDG_STATE_HOME=%s %s repl %s"):format(home, support.program, arguments or ""))
+    session = terminal.open(("XDG_STATE_HOME=%s %s repl %s"):format(home, support.tangram, arguments or ""))
     session:expect "> "
   end
 
@@ -128,9 +128,8 @@ describe("tangram repl", function()
     session:expect "dropped ="
     exchange("\3", "")
     exchange("kept == nil\n", "\ntrue\r\n")
-    session:send "while true do pcall(error) end\n"
-    session:expect "end\r\n"
-    os.execute "sleep 1" -- it runs now
+    session:send "print('run' .. 'ning') while true do pcall(error) end\n"
+    session:expect "running\r\n"
     exchange("\3", "interrupted\r\n")
     session:send "local function f()\n"
     session:expect ">> "
@@ -152,9 +151,10 @@ describe("tangram repl", function()
     open "tests/spec/fixtures/small_recipe.lua"
     exchange("#cluster.nodes, model.name, cluster == plan.cluster\n", "\n2\r\nsmall\r\ntrue\r\n")
     exchange("plan\n", "tokens/s")
-    session:send "again = tangram.plan { model = model, cluster = cluster, training = plan.training } while true do end\n"
-    session:expect "end\r\n"
-    os.execute "sleep 1"
+    session:send "again = tangram.plan { model = model, cluster = cluster, training = plan.training }\n"
+    session:expect "> "
+    session:send "print(again.format) while true do end\n"
+    session:expect "tangram.plan/1\r\n"
     exchange("\3", "interrupted\r\n")
     session:close()
     local status <const>, _, err <const> = support.run "tangram repl missing.lua </dev/null"

@@ -185,7 +185,7 @@ describe("store", function()
     while kills < wanted or ends < 1 do
       support.write(log, "")
       local limit <const> = kills < wanted and ("timeout -s KILL %.4f "):format(random() * took_s) or ""
-      local ended <const>, out <const> = support.run(limit .. line:gsub("tangram", support.program, 1))
+      local ended <const>, out <const> = support.run(limit .. line:gsub("tangram", (support.tangram:gsub("%%", "%%%%")), 1))
       local asked <const>, seen <const> = {}, {} -- in order; a few are asked twice, to see whether the answer is the same
       for query in support.read(log):gmatch "[^\n]+" do
         assert.is_nil(answered[query], "asked again for " .. query)

@@ -3,7 +3,16 @@ local support <const> = {}
 
 --- The program under test: the one that runs the specs.
 support.program = os.getenv "TANGRAM_PROGRAM" or "build/tangram"
-if support.program:find "^[^/]" then support.program = os.getenv "PWD" .. "/" .. support.program end -- wherever a spec goes
+if support.program:find "^[^/]" then -- wherever a spec goes
+  local here <close> = assert(io.popen "pwd -P")
+  support.program = here:read "l" .. "/" .. support.program
+end
+
+--- A text as one word of a shell's command line.
+function support.quoted(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
+
+--- The program as a word of a shell's command line.
+support.tangram = support.quoted(support.program)
 
 --- The folder that the program was built in.
 support.build = support.program:match "^(.*)/"
@@ -12,6 +21,16 @@ support.build = support.program:match "^(.*)/"
 support.sanitized = false
 for line in io.lines(support.build .. "/CMakeCache.txt") do
   if line:find "^TANGRAM_SANITIZE:STRING=." then support.sanitized = true end
+end
+
+--- A build whose tangram.core other programs can load.
+support.loadable = support.sanitized and "build" or support.build
+
+--- A command line that runs a script of stock Lua with our library from the checkout.
+---@param script string
+function support.stock(script)
+  return ("LUA_PATH_5_4='./lua/?.lua;./lua/?/init.lua;./?.lua;;' LUA_CPATH_5_4=%s lua5.4 -e %s"):format(
+    support.quoted(support.loadable .. "/lib/lua/5.4/?.so;;"), support.quoted(script))
 end
 
 --- How often to repeat what is repeated n times in a plain run: less often under sanitizers (TANGRAM_TEST_SCALE).
@@ -73,16 +92,26 @@ end
 
 function support.remove(folder) os.execute("rm -rf " .. folder) end
 
---- Runs a shell command line in which `tangram` stands for the program.
+--- Runs a shell command line in which `tangram` stands for the program. One that hangs is ended, with status 124. The locale is
+--- C's: bash warns of one that is not installed.
 ---@return integer status, string stdout, string stderr
 function support.run(line)
   local out <const>, err <const> = os.tmpname(), os.tmpname()
-  local _, _, status = os.execute(("tangram() { %s \"$@\"; }; { %s; } >%s 2>%s </dev/null"):format(
-    support.program, line, out, err))
+  local script <const> = ("tangram() { %s \"$@\"; }; { %s; } >%s 2>%s </dev/null"):format(support.tangram, line, out, err)
+  local _, how <const>, number <const> = os.execute("LC_ALL=C timeout --kill-after=5 300 sh -c " .. support.quoted(script))
   local stdout <const>, stderr <const> = support.read(out), support.read(err)
   os.remove(out)
   os.remove(err)
-  return status, stdout, stderr
+  return how == "signal" and 128 + number or number, stdout, stderr
+end
+
+--- A command line that runs the program, and another once the program would heed Ctrl-C and has then been busy for a while.
+---@param busy_s number seconds of the processor, in the plain build
+---@param words string the program's arguments
+---@param next string the other command line; $$ is the program
+function support.when_busy(busy_s, words, next)
+  return ("sh tests/spec/busy.sh %d %s %s %s"):format(100 * busy_s * (support.sanitized and 5 or 1), support.quoted(next),
+    support.tangram, words)
 end
 
 --- The least bottleneck of some plans, lists of stages; infinite for none.

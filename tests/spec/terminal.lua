@@ -10,9 +10,8 @@ local PATIENCE_S <const> = 30
 ---@param line string
 function terminal.open(line)
   local log <const> = os.tmpname()
-  local quoted <const> = "'" .. line:gsub("'", "'\\''") .. "'"
   local run <const> = ("SHELL=/bin/sh TERM=xterm timeout %d script -qfec %s /dev/null >%s 2>&1"):format(
-    4 * PATIENCE_S, quoted, log)
+    4 * PATIENCE_S, support.quoted(line), log)
   local pipe <const> = assert(io.popen(run, "w"))
   pipe:setvbuf "no"
   return setmetatable({ pipe = pipe, log = log, seen = 0 }, terminal)

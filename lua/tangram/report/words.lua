@@ -39,13 +39,15 @@ end
 ---@param plan table tangram.plan/1
 function words.target(plan) return plan.target and ("; %s can run it"):format(plan.target) or "" end
 
+--- A count is of atoms: layers, or their halves.
 ---@param stage table of tangram.plan/1
 function words.recompute(stage)
   local recompute <const> = stage.strategy.recompute
   if recompute.kind ~= "full" then return recompute.kind end
-  local layers <const> = math.type(recompute.layers) and recompute.layers or stage.layers
-  if layers >= stage.layers then return "full" end
-  return layers == 0 and "none" or ("full on %s of %s"):format(layers, stage.layers)
+  local all <const> = stage.last - stage.first - (stage.has_embedding and 1 or 0) - (stage.has_head and 1 or 0)
+  local count <const> = math.type(recompute.layers) and recompute.layers or all
+  if count >= all then return "full" end
+  return count == 0 and "none" or ("full on %s of %s%s"):format(count, all, all == 2 * stage.layers and " halves" or "")
 end
 
 --- dp2 tp4, and what else is not 1 or off.
