@@ -141,6 +141,20 @@ static tg_status run(beam *b, double most, tg_error *err)
     return status;
 }
 
+/* Offers each island alone. */
+static tg_status offer_single(beam *b, tg_error *err)
+{
+    tg_problem *problem = b->search->problem;
+    tg_status status = TG_OK;
+    tg_problem_list_pieces(problem, INFINITY);
+    for (int g = problem->group_start[problem->atoms]; g < problem->group_start[problem->atoms + 1]; g++) {
+        const tg_group *group = &problem->group[g];
+        for (int p = group->begin; p < group->end && group->first == 0 && status == TG_OK; p++)
+            status = put(b, -1, p, restore(b, -1), err);
+    }
+    return status;
+}
+
 tg_status tg_beam(tg_search *search, double least, tg_error *err)
 {
     enum { VAIN = 5, PATIENT = 16 /* runs without gain, once there is a sequence; before longer steps */ };
@@ -157,6 +171,8 @@ tg_status tg_beam(tg_search *search, double least, tg_error *err)
         widest = fmax(widest, problem->content[i].bottleneck_s);
     search->target = INFINITY;
     int vain = 0;
+    if (status == TG_OK)
+        status = offer_single(&b, err);
     double most = fmax(least, widest * 1e-9);
     while (status == TG_OK && search->halt->stopped == TG_NOT_STOPPED && most <= step * widest) {
         const double before = tg_incumbent_limit(&search->incumbent);
