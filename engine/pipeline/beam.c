@@ -157,7 +157,7 @@ static tg_status offer_single(beam *b, tg_error *err)
 
 tg_status tg_beam(tg_search *search, double least, tg_error *err)
 {
-    enum { VAIN = 5, PATIENT = 16 /* runs without gain, once there is a sequence; before longer steps */ };
+    enum { VAIN = 5, PATIENT = 16 /* runs without gain, once there was one; before longer steps */ };
     const tg_problem *problem = search->problem;
     const bool sketch = search->tables->reach.counts_all; /* the search proper will do better */
     const double step = sketch ? 1.04 : 1.02;
@@ -171,6 +171,7 @@ tg_status tg_beam(tg_search *search, double least, tg_error *err)
         widest = fmax(widest, problem->content[i].bottleneck_s);
     search->target = INFINITY;
     int vain = 0;
+    bool gained = false;
     if (status == TG_OK)
         status = offer_single(&b, err);
     double most = fmax(least, widest * 1e-9);
@@ -178,10 +179,11 @@ tg_status tg_beam(tg_search *search, double least, tg_error *err)
         const double before = tg_incumbent_limit(&search->incumbent);
         status = run(&b, most, err);
         const double limit = tg_incumbent_limit(&search->incumbent);
+        gained |= limit < before;
         vain = limit < before ? 0 : vain + 1;
-        if (most >= limit || (search->incumbent.count && vain >= VAIN))
+        if (most >= limit || (gained && vain >= VAIN))
             break;
-        most *= search->incumbent.count ? step : pow(step, 1 + vain / PATIENT);
+        most *= gained ? step : pow(step, 1 + vain / PATIENT);
     }
     free(b.head);
     free(b.longest);

@@ -105,7 +105,7 @@ static tg_status climb(tg_search *search, double *proven, tg_error *err)
 {
     static const double steps[] = {[TG_NO_COVER] = 0.04, [TG_NO_ROW] = 0.025, [TG_NO_LABEL] = 0.02, [TG_ALIVE] = 0.01};
     static const double first_fine = 0.002;
-    enum { FEW_DEAD = 16, FEW_DEPTHS = 256, LONG_POLLS = 1 << 17 };
+    enum { FEW_DEAD = 16, FEW_DEPTHS = 256, LONG_POLLS = 1 << 18 };
     const tg_compose_options *options = search->problem->options;
     const tg_tables *tables = search->tables;
     const double most = most_s(search->problem), least_limit = fmax(most * 1e-9, DBL_MIN);

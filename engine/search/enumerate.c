@@ -11,10 +11,10 @@
 
 enum {
     ROUND = 64, /* classes asked for between two compositions; fixed, so that counts don't depend on workers */
-    LEFT_OUT_EFFORT = 200000, /* of a composition with an island that is better left out: for the report only */
-    ROUND_EFFORT = 300000,    /* of one after which more is asked for; what it leaves open is gone into at the end */
-    LAST_EFFORT = 3000000,    /* of the last, before a time limit is used up for more */
-    MANY_EFFORT = 200000      /* of the last where islands are too many to count */
+    LEFT_OUT_EFFORT = 400000, /* of a composition with an island that is better left out: for the report only */
+    ROUND_EFFORT = 500000,    /* of one after which more is asked for; what it leaves open is gone into at the end */
+    LAST_EFFORT = 5000000,    /* of the last, before a time limit is used up for more */
+    MANY_EFFORT = 300000      /* of the last where islands are too many to count */
 };
 
 static const double LEFT_OUT_GAP = 0.01;    /* fraction */

@@ -255,7 +255,7 @@ describe("composition", function()
   it("has a sequence soon, however many the islands", function()
     for _, islands in ipairs { 12, 13, 24 } do
       local text <const> = core.generate(islands, 42, islands, 3)
-      local result <const> = core.compose(text, { gap = 0, effort = 200000 })
+      local result <const> = core.compose(text, { gap = 0, effort = 400000 })
       assert.is_true(result.found, islands .. " islands")
       assert.is_true(result.bound_s <= result.time_s)
       local instance <const>, plans <const> = core.json_decode(text), {}
