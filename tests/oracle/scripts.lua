@@ -30,7 +30,8 @@ printf '%s\n' "$PWD$line" >>"$RECORD"
 ]],
 }
 
---- A folder of stand-ins below `folder`; the prefix that puts them in a command's way.
+--- A folder of stand-ins below `folder`; the prefix that puts them in a command's way, and takes away what the environment
+--- says of GPUs, ranks and nodes, as it does on some machines.
 ---@param folder string
 ---@return string prefix of a shell command
 function scripts.stage(folder)
@@ -41,7 +42,8 @@ function scripts.stage(folder)
     file:write("#!/bin/bash\n", body)
   end
   assert(os.execute(("chmod +x '%s'/bin/*"):format(folder)))
-  return ("export PATH='%s/bin':$PATH RECORD='%s/record' MEGATRON=/megatron FLAGSCALE=/; "):format(folder, folder)
+  return ([[unset $(env | sed -n '/^PATH=/!s/^\([A-Za-z_][A-Za-z_0-9]*\)=.*/\1/p')
+    export LC_ALL=C PATH='%s/bin':$PATH RECORD='%s/record' MEGATRON=/megatron FLAGSCALE=/; ]]):format(folder, folder)
 end
 
 --- The calls written down since the last time: lists of words.

@@ -67,13 +67,18 @@ describe("adapter check", function()
     }
     for i = 1, support.scale(#faults) do
       local fault <const> = faults[i]
-      local report <const> = conformance.check(support.write(("%s/faulty%d.lua"):format(folder, i), adapter(fault[1])), nil,
-        fault[1]:find "while" and 0.2 or nil)
-      assert.same(fault[2], names_of_failures(report), fault[1])
+      local path <const> = support.write(("%s/faulty%d.lua"):format(folder, i), adapter(fault[1]))
+      local failing <const>, limit_s = table.concat(fault[2], " "), fault[1]:find "while" and 0.2 or 50
+      local report = conformance.check(path, nil, limit_s)
+      while limit_s < 50 and table.concat(names_of_failures(report), " ") ~= failing do -- a busy machine was slow in what is honest
+        limit_s = 5 * limit_s
+        report = conformance.check(path, nil, limit_s)
+      end
+      assert.equal(failing, table.concat(names_of_failures(report), " "), fault[1])
       assert.equal(#fault[2], report.failed)
       for _, result in ipairs(report.results) do
         local line <const> = result.name == fault[2][1] and conformance.line(result)
-        if line then assert.truthy(line:find(fault[3], 1, true), line) end
+        if line then assert.truthy(line:find((fault[3]:gsub("0%.2 s", ("%g s"):format(limit_s))), 1, true), line) end
         assert.equal(fault[2][1] == "contract" and result.name ~= "contract", result.unjudged or false)
       end
     end
@@ -82,10 +87,10 @@ describe("adapter check", function()
   it("is passed by all that are shipped", function()
     for _, name in ipairs(loader.list "parallelizer") do
       if name ~= "process" and (support.scale(10) == 10 or name == "exact") then -- process is what its program is
-        assert.same({}, names_of_failures(conformance.check(name)), name)
+        assert.same({}, names_of_failures(conformance.check(name, nil, 60)), name)
       end
     end
-    assert.same({}, names_of_failures(conformance.check { name = "alpa", options = { repair = true } }))
+    assert.same({}, names_of_failures(conformance.check({ name = "alpa", options = { repair = true } }, nil, 60)))
   end)
 
   it("is passed by what `new` writes, which plans the quickstart as it stands", function()

@@ -69,7 +69,7 @@ describe("workers", function()
     for _, limit_s in ipairs { 1, 5, 25 } do -- the first answers may come later where the machine is busy
       local started_s <const> = core.clock_s()
       plan, why = faulty.plan { parallelizer = path, prune = {}, workers = 2, time_limit_s = limit_s, query_seconds = 60 }
-      assert.is_true(core.clock_s() - started_s < limit_s + 10)
+      assert.is_true(core.clock_s() - started_s < limit_s + 30) -- a query alone may take 60 s
       if plan then break end
     end
     assert.is_truthy(plan, why) -- the whole model on an island, which is asked for first

@@ -88,7 +88,7 @@ describe("ranks", function()
     if why then return pending(why) end
     local started_s <const> = core.clock_s()
     local status <const>, text <const>, err <const> = plan(4, misbehave "kills_parent")
-    assert.is_true(core.clock_s() - started_s < 60)
+    assert.is_true(core.clock_s() - started_s < 110)
     assert.equal(137, status)
     assert.equal("", text)
     assert.matches("rank %d+ .*exited on signal 9", err)

@@ -98,7 +98,7 @@ function support.remove(folder) os.execute("rm -rf " .. folder) end
 function support.run(line)
   local out <const>, err <const> = os.tmpname(), os.tmpname()
   local script <const> = ("tangram() { %s \"$@\"; }; { %s; } >%s 2>%s </dev/null"):format(support.tangram, line, out, err)
-  local _, how <const>, number <const> = os.execute("LC_ALL=C timeout --kill-after=5 300 sh -c " .. support.quoted(script))
+  local _, how <const>, number <const> = os.execute("LC_ALL=C CDPATH= timeout --kill-after=5 300 sh -c " .. support.quoted(script))
   local stdout <const>, stderr <const> = support.read(out), support.read(err)
   os.remove(out)
   os.remove(err)
