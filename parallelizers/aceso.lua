@@ -16,7 +16,8 @@ local strategies <const> = require "tangram.strategies"
 local options <const> = {
   max_stages = { type = "integer", default = 16, min = 1, doc = "most pipeline stages on one island" },
   max_stage_gpus = { type = "integer", default = 8, min = 1, doc = "most GPUs of a stage; never more than a node's unless `repair`" },
-  database = { type = "table", doc = "profiles, as tangram.input.aceso's read gives them (a recipe calls it: plugins read no files)" },
+  database = { type = "table", check = operators.check,
+    doc = "profiles, as tangram.input.aceso's read gives them (a recipe calls it: plugins read no files)" },
   operators = { type = "boolean", default = false,
     doc = "cut between the database's operators, as the original does: for study, no runtime cuts inside a layer" },
   steady = { type = "boolean", default = true,

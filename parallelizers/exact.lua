@@ -1,10 +1,10 @@
 --- The plans of a slice on an island that none is better than, over all cuts into stages, all sizes of stages and all
 --- strategies of each stage, with as little recomputed as the stages behind allow. Better is, of plans of equally many stages (on
---- more than 8 GPUs: or fewer), what takes less in all of: a microbatch's way there and back, how far syncs reach, and, with
---- nothing behind, the front stage's time and the iteration's in 1F1B at this number of microbatches, which the order of the
---- stages changes (COMPOSITION.md, section 9). That none better is lost is not proved but measured (rows_spec). For the paper's
---- objective: stages, bottleneck, latency and largest sync (section 8), of which nothing is lost. All slices of an island share
---- one table of the engine, which solves suffixes of equal content once.
+--- more than 8 GPUs: or fewer), what takes less in all of: a microbatch's way there and back, with the transfers between the
+--- stages, how far syncs reach, and, with nothing behind, the front stage's time and the iteration's in 1F1B at this number of
+--- microbatches, which the order of the stages changes (COMPOSITION.md, section 9). That none better is lost is not proved but
+--- measured (rows_spec). For the paper's objective: stages, bottleneck, latency and largest sync (section 8), of which nothing is
+--- lost. All slices of an island share one table of the engine, which solves suffixes of equal content once.
 local core <const> = require "tangram.core"
 local strategies <const> = require "tangram.strategies"
 local target <const> = require "tangram.target.stage"
@@ -52,6 +52,18 @@ local function most_successors(island, ctx)
   return max(others, ctx.successors)
 end
 
+--- What the table needs to tell transfers between stages; nothing where the paper's estimate counts.
+local function links(island, ctx)
+  if ctx.options.objective ~= "simulated" then return {} end
+  local of <const> = { boundary_bytes = {}, intra_bytes_per_s = {}, inter_bytes_per_s = {}, intra_latency_s = island.intra_latency_s,
+    inter_latency_s = (island.inter or {}).latency_s or 0 }
+  for i = 1, #ctx.atoms - 1 do of.boundary_bytes[i] = ctx.samples * ctx.atoms[i].boundary_bytes end
+  for n = 1, island.gpus_per_node do
+    of.intra_bytes_per_s[n], of.inter_bytes_per_s[n] = island:intra_bytes_per_s(n), island:inter_bytes_per_s(n)
+  end
+  return of
+end
+
 --- Everything that the slices of an island at one B share: the engine's table and the strategies of each size of stage.
 local function new_place(slice, island, ctx)
   local content <const> = {}
@@ -60,11 +72,13 @@ local function new_place(slice, island, ctx)
     model = slice:of_model(), island = island, strategies = {}, of_size = {}, stages = {}, by_terms = true, seen = {},
     most_successors = most_successors(island, ctx),
   }
-  place.table = core.partition_table {
+  local spec <const> = links(island, ctx)
+  for name, value in pairs {
     content = content, devices = island.gpus, node = island.gpus_per_node, microbatches = ctx.microbatches,
-    most_successors = place.most_successors, most_stages = ctx.options.max_stages, spread = ctx.options.more_successors,
+    most_successors = place.most_successors, most_stages = min(ctx.options.max_stages, island.gpus), spread = ctx.options.more_successors,
     idle = ctx.options.idle, simulated = ctx.options.objective == "simulated",
-  }
+  } do spec[name] = value end
+  place.table = core.partition_table(spec)
   local moe <const> = strategies.has_moe(ctx.atoms, 1, #ctx.atoms)
   for gpus = 1, island.gpus do
     local numbers <const> = {}

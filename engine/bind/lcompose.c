@@ -33,7 +33,7 @@ static const char *const p2p_names[] = {"overlapped", "blocking", NULL};
 
 static void check_options(lua_State *L, int table, tg_compose_options *options)
 {
-    static const char *const fields[] = {"objective", "p2p",    "warmup",          "gap", "time_limit_s",
+    static const char *const fields[] = {"objective", "p2p",    "warmup",          "gap", "time_limit_s", "effort",
                                          "top",       "cutoff", "required_island", NULL};
     static const char *const objectives[] = {"simulated", "paper", NULL}, *const warmups[] = {"1f1b", "auto", NULL};
     tg_compose_defaults(options);
@@ -46,6 +46,10 @@ static void check_options(lua_State *L, int table, tg_compose_options *options)
     options->warmup = choice_field(L, table, "warmup", warmups) ? TG_AUTO : TG_PLAIN;
     options->gap = tg_number_field_or(L, table, "gap", options->gap);
     options->time_limit_s = tg_number_field_or(L, table, "time_limit_s", options->time_limit_s);
+    const int effort = int_field(L, table, "effort", 0);
+    if (effort < 0)
+        luaL_error(L, "effort: expected at least 0, got %d", effort);
+    options->effort = effort ? effort : options->effort;
     options->top = int_field(L, table, "top", options->top);
     options->cutoff = tg_number_field_or(L, table, "cutoff", options->cutoff);
     options->required_island = int_field(L, table, "required_island", 0) - 1;
@@ -105,10 +109,10 @@ static void push_composition(lua_State *L, const tg_composition *composition)
 }
 
 /* core.compose(instance, options?) -> result | nil, why. instance: tangram.instance/1 text, or the arguments of a
- * generated one { seed, atoms, islands, variants, kinds }. options: objective, p2p, warmup, gap, time_limit_s, top,
- * cutoff, required_island (from 1). result: found, sequence and top[i].sequence (plans from 1, front first), time_s,
- * bound_s, gap, proved, paper_s, warmup, stopped, labels, simulated, compose_s, cpu_s; without a sequence only found,
- * bound_s, stopped and the last four. */
+ * generated one { seed, atoms, islands, variants, kinds }. options: objective, p2p, warmup, gap, time_limit_s,
+ * effort (a limit on work, the same in every run; 0: none), top, cutoff, required_island (from 1). result: found,
+ * sequence and top[i].sequence (plans from 1, front first), time_s, bound_s, gap, proved, paper_s, warmup, stopped,
+ * labels, simulated, compose_s, cpu_s; without a sequence only found, bound_s, stopped and the last four. */
 static int compose(lua_State *L)
 {
     tg_compose_options options;

@@ -1,4 +1,5 @@
 /* PartitionTable userdata: the Pareto sets of all slices on one island (pipeline/partition_table.h). */
+#include <float.h>
 #include <math.h>
 
 #include "bind/convert.h"
@@ -42,6 +43,25 @@ static int *check_contents(lua_State *L, int *atoms)
     return contents;
 }
 
+/* The field's list of so many numbers of at least `least`. */
+static double *check_numbers(lua_State *L, const char *name, int count, double least, tg_arena *arena)
+{
+    lua_getfield(L, 1, name);
+    double *numbers = tg_arena_alloc(arena, (size_t)count + 1, sizeof *numbers);
+    if (!numbers)
+        luaL_error(L, "out of memory");
+    if (!lua_istable(L, -1) || (int)lua_rawlen(L, -1) != count)
+        luaL_error(L, "field '%s': expected a list of %d numbers", name, count);
+    for (int i = 0; i < count; i++) {
+        numbers[i] = lua_rawgeti(L, -1, i + 1) == LUA_TNUMBER ? lua_tonumber(L, -1) : -1;
+        if (!(numbers[i] >= least && numbers[i] < INFINITY))
+            luaL_error(L, "field '%s': expected finite numbers, none negative and no rate 0", name);
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+    return numbers;
+}
+
 static bool boolean_field(lua_State *L, const char *name)
 {
     lua_getfield(L, 1, name);
@@ -51,11 +71,26 @@ static bool boolean_field(lua_State *L, const char *name)
 }
 
 /* core.partition_table{ content = {hashes}, devices, node, microbatches, most_successors, most_stages [, spread]
- * [, idle] [, simulated] } -> PartitionTable. Raises on wrong fields. */
+ * [, idle] [, simulated] [, boundary_bytes = by atom but the last, of a microbatch; and then intra_bytes_per_s and
+ * inter_bytes_per_s = by GPUs of a group in a node, by flows between nodes, 1 to node; intra_latency_s,
+ * inter_latency_s] } -> PartitionTable. Raises on wrong fields. */
 static int table_new(lua_State *L)
 {
-    static const char *const fields[] = {"content",     "devices", "node", "microbatches", "most_successors",
-                                         "most_stages", "spread",  "idle", "simulated",    NULL};
+    static const char *const fields[] = {"content",
+                                         "devices",
+                                         "node",
+                                         "microbatches",
+                                         "most_successors",
+                                         "most_stages",
+                                         "spread",
+                                         "idle",
+                                         "simulated",
+                                         "boundary_bytes",
+                                         "intra_latency_s",
+                                         "intra_bytes_per_s",
+                                         "inter_bytes_per_s",
+                                         "inter_latency_s",
+                                         NULL};
     luaL_checktype(L, 1, LUA_TTABLE);
     lua_settop(L, 1);
     tg_check_fields(L, 1, fields);
@@ -76,6 +111,14 @@ static int table_new(lua_State *L)
     };
     lua_getfield(L, 1, "content");
     spec.content = check_contents(L, &spec.atoms);
+    tg_arena *arena = tg_push_arena(L);
+    if (lua_getfield(L, 1, "boundary_bytes") != LUA_TNIL) {
+        spec.boundary_bytes = check_numbers(L, "boundary_bytes", spec.atoms - 1, 0, arena);
+        spec.intra_bytes_per_s = check_numbers(L, "intra_bytes_per_s", spec.node, DBL_MIN, arena);
+        spec.inter_bytes_per_s = check_numbers(L, "inter_bytes_per_s", spec.node, DBL_MIN, arena);
+        spec.intra_latency_s = tg_number_field(L, 1, "intra_latency_s");
+        spec.inter_latency_s = tg_number_field(L, 1, "inter_latency_s");
+    }
     tg_error err;
     u->table = tg_partition_table_new(&spec, &err);
     if (!u->table)

@@ -3,7 +3,7 @@
 #include <float.h>
 #include <math.h>
 
-#include "pipeline/search.h"
+#include "pipeline/beam.h"
 
 enum { MOST_TOP = 10000 };
 
@@ -12,6 +12,7 @@ void tg_compose_defaults(tg_compose_options *options)
     *options = (tg_compose_options){.gap = 0.005,
                                     .time_limit_s = INFINITY,
                                     .effort = LONG_MAX,
+                                    .many_effort = LONG_MAX,
                                     .top = 1,
                                     .cutoff = INFINITY,
                                     .required_island = -1};
@@ -66,6 +67,17 @@ static tg_status prepare(tg_search *search, double limit, bool by_class, tg_erro
     return tg_tables_build(tables, limit, by_class, err);
 }
 
+/* Finds first sequences where the search takes long to come to any. */
+static tg_status open_search(tg_search *search, double least_bottleneck_s, tg_error *err)
+{
+    const long effort = search->problem->options->many_effort;
+    search->tables->built = 0;
+    tg_status status = tg_beam(search, least_bottleneck_s, err);
+    if (!search->tables->reach.counts_all && effort < search->halt->effort_left)
+        search->halt->effort_left = effort;
+    return status;
+}
+
 /* Searches below the limit of living tables. A search that costs more than building them is left for tables by class.
  */
 static tg_status search_below(tg_search *search, bool *by_class, tg_error *err)
@@ -93,12 +105,13 @@ static tg_status climb(tg_search *search, double *proven, tg_error *err)
 {
     static const double steps[] = {[TG_NO_COVER] = 0.04, [TG_NO_ROW] = 0.025, [TG_NO_LABEL] = 0.02, [TG_ALIVE] = 0.01};
     static const double first_fine = 0.002;
-    enum { FEW_DEAD = 16, FEW_DEPTHS = 256 };
+    enum { FEW_DEAD = 16, FEW_DEPTHS = 256, LONG_POLLS = 1 << 18 };
     const tg_compose_options *options = search->problem->options;
     const tg_tables *tables = search->tables;
     const double most = most_s(search->problem), least_limit = fmax(most * 1e-9, DBL_MIN);
+    const double least_bottleneck_s = *proven;
     double covered = *proven, limit = covered, stretch = 1, fine = first_fine;
-    bool by_class = false;
+    bool by_class = false, opened = false;
     search->depths.budget = FEW_DEPTHS;
     for (int rung = 1; !isinf(*proven); rung++) {
         const double wanted = tg_incumbent_limit(&search->incumbent) * (1 - options->gap);
@@ -110,6 +123,13 @@ static tg_status climb(tg_search *search, double *proven, tg_error *err)
         }
         limit = fmin(wanted, fmax(limit, least_limit));
         const bool fresh = limit > tables->built;
+        if (fresh && !opened && (!tables->reach.counts_all || search->halt->calls > LONG_POLLS)) {
+            opened = true;
+            tg_status status = search->incumbent.count ? TG_OK : open_search(search, least_bottleneck_s, err);
+            if (status != TG_OK || search->halt->stopped != TG_NOT_STOPPED)
+                return status;
+            continue;
+        }
         tg_status status = prepare(search, limit, by_class, err);
         const bool alive = tables->death == TG_ALIVE;
         if (status == TG_OK && alive) {

@@ -15,9 +15,10 @@ typedef struct {
     tg_objective objective;
     tg_p2p p2p;
     tg_warmup warmup;
-    double gap;                        /* fraction; 0 is exact */
-    double time_limit_s;               /* infinite: none */
-    long effort;                       /* limit on work that, unlike time, is the same in every run; LONG_MAX: none */
+    double gap;          /* fraction; 0 is exact */
+    double time_limit_s; /* infinite: none */
+    long effort;         /* limit on work that, unlike time, is the same in every run; LONG_MAX: none */
+    long many_effort;    /* the same, beyond first sequences (beam.h), where islands are too many to count */
     const volatile sig_atomic_t *stop; /* set to non-zero by a signal; may be NULL */
     int top;                           /* the N best distinct sequences; at least 1 */
     double cutoff;                     /* only sequences below it (objective's unit) are wanted; infinite: all */

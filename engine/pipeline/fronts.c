@@ -190,9 +190,9 @@ tg_status tg_fronts_make(tg_tables *tables, tg_error *err)
         fronts->count[i] = 0;
     }
     for (int i = 1; i <= tables->problem->atoms && fits; i++)
-        for (int at = tables->head[i]; at >= 0 && fits && !tg_halted(tables->halt, 1); at = tables->rows.at[at].next) {
+        for (int at = tables->head[i]; at >= 0 && fits; at = tables->rows.at[at].next) {
             const tg_row *row = &tables->rows.at[at];
-            for (int n = row->low; n <= row->high && fits; n++) {
+            for (int n = row->low; n <= row->high && fits && !tg_halted(tables->halt, 8); n++) {
                 const size_t cell = row->at + (size_t)(n - row->low), start = fronts->list.count;
                 for (size_t k = row->first_edge; k < row->first_edge + row->edges && fits; k++) {
                     bool any = false;

@@ -16,8 +16,10 @@ enum {
 
 /* Rows of one front stage's atoms and size before those of the state behind. */
 typedef struct {
-    double least_s; /* of the first figure */
-    int atoms, size;
+    double least_s;        /* of the first figure */
+    double bytes;          /* sent to the state behind */
+    double transfer_s;     /* at least */
+    int atoms, size, rest; /* GPUs of the state behind */
     const menu *menu;
     const state *behind;
 } group;
@@ -80,7 +82,7 @@ static bool add_row(tg_partition_table *t, labels *all, size_t start, label one,
     const tg_stage_option *option = &m->all.at[o];
     one.option = (int)o;
     one.time = (tg_stage_time){option->forward_s, option->time_s - option->forward_s, option->sync_s, 0};
-    one.figures = tg_table_measure(t, option, one.behind, successors);
+    one.figures = tg_table_measure(t, option, one.transfer_s, one.behind, successors);
     return offer(t, all, start, &one);
 }
 
@@ -95,6 +97,22 @@ static bool add_last_stages(tg_partition_table *t, labels *all, const menu *m, i
     return true;
 }
 
+/* Seconds from a group's front stage to one of `next` GPUs behind it. */
+static double transfer_to(const tg_partition_table *t, const group *g, int next)
+{
+    return t->spec.boundary_bytes ? tg_table_transfer(t, g->bytes, t->sizes[g->size], next, g->rest) : 0;
+}
+
+/* The least of these. */
+static double least_transfer(const tg_partition_table *t, const group *g)
+{
+    double least_s = INFINITY;
+    for (int size = 0; size < t->size_count && t->sizes[size] <= g->rest; size++)
+        if (lies_well(t, g->rest - t->sizes[size], t->sizes[size]))
+            least_s = fmin(least_s, transfer_to(t, g, t->sizes[size]));
+    return least_s;
+}
+
 /* All rows of a group with so many stages. */
 static bool add_group(tg_partition_table *t, labels *all, size_t start, const group *g, int stages, int successors)
 {
@@ -103,14 +121,18 @@ static bool add_group(tg_partition_table *t, labels *all, size_t start, const gr
         const tg_stage_option *option = &g->menu->all.at[o];
         if (option->max_successors < successors + stages - 1)
             continue;
-        figures hope = tg_table_least(t, option, &behind->best[stages - 1], stages, successors);
+        figures hope = tg_table_least(t, option, g->transfer_s, &behind->best[stages - 1], stages, successors);
         if (dominated(t, all, start, &hope))
             continue;
         for (int l = behind->from[stages - 1]; l < behind->from[stages]; l++) {
             const label *row = &behind->all.at[l];
-            const label one = {
-                .stages = stages, .idle = row->idle, .atoms = g->atoms, .devices = t->sizes[g->size], .behind = row};
-            hope = tg_table_least(t, option, &row->figures, stages, successors);
+            const label one = {.stages = stages,
+                               .idle = row->idle,
+                               .atoms = g->atoms,
+                               .devices = t->sizes[g->size],
+                               .behind = row,
+                               .transfer_s = transfer_to(t, g, row->devices)};
+            hope = tg_table_least(t, option, one.transfer_s, &row->figures, stages, successors);
             if (!dominated(t, all, start, &hope) && !add_row(t, all, start, one, g->menu, o, successors))
                 return false;
         }
@@ -159,14 +181,16 @@ static bool add_rows(tg_partition_table *t, state *s, groups *all, int stages, i
         all->at[used++] = wanted;
     }
     for (size_t g = 0; g < used; g++)
-        all->at[g].least_s =
-            tg_table_least(t, &all->at[g].menu->best, &all->at[g].behind->best[stages - 1], stages, successors).at[0];
+        all->at[g].least_s = tg_table_least(t, &all->at[g].menu->best, all->at[g].transfer_s,
+                                            &all->at[g].behind->best[stages - 1], stages, successors)
+                                 .at[0];
     if (used > 1)
         qsort(all->at, used, sizeof *all->at, compare_groups);
     size_t start = (size_t)s->from[stages];
     for (size_t g = 0; g < used; g++) {
         const group *one = &all->at[g];
-        const figures hope = tg_table_least(t, &one->menu->best, &one->behind->best[stages - 1], stages, successors);
+        const figures hope =
+            tg_table_least(t, &one->menu->best, one->transfer_s, &one->behind->best[stages - 1], stages, successors);
         if (!dominated(t, &s->all, start, &hope) && !add_group(t, &s->all, start, one, stages, successors))
             return false;
     }
@@ -209,7 +233,10 @@ static bool gather(tg_partition_table *t, state *s, groups *out, int start, int 
             if (front->all.count == 0)
                 continue;
             const state *behind = state_of(t, start + atoms, length - atoms, rest, successors);
-            if (!behind || (behind->all.count && !groups_push(out, (group){0, atoms, size, front, behind})))
+            group one = {.atoms = atoms, .size = size, .rest = rest, .menu = front, .behind = behind};
+            one.bytes = t->spec.boundary_bytes ? t->spec.boundary_bytes[start + atoms - 1] : 0;
+            one.transfer_s = least_transfer(t, &one);
+            if (!behind || (behind->all.count && !groups_push(out, one)))
                 return false;
         }
     }

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "pipeline/partition_table_parts.h"
 
@@ -44,6 +45,17 @@ static tg_status check_spec(const tg_partition_table_spec *spec, tg_error *err)
     return TG_OK;
 }
 
+/* The caller's numbers, copied into the table's arena; nothing where there are none, or where transfers don't count. */
+static bool copy_numbers(tg_partition_table *t, const double **numbers, size_t count)
+{
+    const double *from = t->spec.simulated ? *numbers : NULL;
+    double *copy = from ? tg_arena_alloc(&t->arena, count + 1, sizeof *copy) : NULL;
+    if (copy)
+        memcpy(copy, from, count * sizeof *copy);
+    *numbers = copy;
+    return copy || !from;
+}
+
 tg_partition_table *tg_partition_table_new(const tg_partition_table_spec *spec, tg_error *err)
 {
     if (check_spec(spec, err) != TG_OK)
@@ -59,6 +71,9 @@ tg_partition_table *tg_partition_table_new(const tg_partition_table_spec *spec, 
         t->sizes = calloc((size_t)spec->devices, sizeof *t->sizes);
     }
     if (!t || !t->earliest || !t->runs || !t->sizes || !find_equal_runs(t) ||
+        !copy_numbers(t, &t->spec.boundary_bytes, (size_t)spec->atoms - 1) ||
+        !copy_numbers(t, &t->spec.intra_bytes_per_s, (size_t)spec->node) ||
+        !copy_numbers(t, &t->spec.inter_bytes_per_s, (size_t)spec->node) ||
         !tg_chain_make(&t->arena, t->spec.most_stages, spec->microbatches, TG_OVERLAPPED, &t->chain)) {
         tg_fail(err, TG_EMEMORY, "out of memory");
         tg_partition_table_free(t);

@@ -18,6 +18,11 @@ typedef struct {
     bool idle;           /* GPUs may stay unused, the last ones; else all are used */
     bool simulated;      /* rows are compared by how they run, with their stages' order; else by the paper's estimate */
     int most_stages;
+    /* What transfers between a row's stages take, if simulated; boundary_bytes NULL: nothing. */
+    const double *boundary_bytes; /* behind each atom but the last, of a microbatch */
+    const double *intra_bytes_per_s,
+        *inter_bytes_per_s; /* node: by GPUs of a group in a node; by flows between nodes */
+    double intra_latency_s, inter_latency_s;
 } tg_partition_table_spec;
 
 /* One way to run a stage. */
@@ -40,7 +45,8 @@ typedef struct {
     const tg_table_stage *stage; /* front first */
 } tg_table_plan;
 
-/* NULL when memory is out or a number of spec is out of its range. Terms that are added must outlive the table. */
+/* NULL when memory is out or a number of spec is out of its range. Terms that are added must outlive the table, which
+ * copies what spec points to. */
 tg_partition_table *tg_partition_table_new(const tg_partition_table_spec *spec, tg_error *err);
 void tg_partition_table_free(tg_partition_table *table);
 

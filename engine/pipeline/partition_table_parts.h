@@ -20,6 +20,7 @@ typedef struct {
 typedef struct label {
     figures figures;
     tg_stage_time time; /* of the front stage */
+    double transfer_s;  /* behind it */
     int stages, idle;
     int atoms, devices, option; /* the front stage */
     const struct label *behind; /* of the state behind it, which is full; NULL: it is the last stage */
@@ -76,12 +77,16 @@ const menu *tg_table_menu(tg_partition_table *t, int start, int length, int size
 /* The index of a size among those that a stage can have, or -1. */
 int tg_table_size(const tg_partition_table *t, int devices);
 
-/* What a row takes at least: front before one of these figures (all 0 for none), stages in all. */
-figures tg_table_least(const tg_partition_table *t, const tg_stage_option *front, const figures *behind, int stages,
-                       int successors);
+/* Seconds from a stage of so many GPUs to the next, of `next` GPUs, which begins `rest` GPUs from the island's rear. */
+double tg_table_transfer(const tg_partition_table *t, double bytes, int gpus, int next, int rest);
 
-/* What it takes: front before that row, or NULL. */
-figures tg_table_measure(tg_partition_table *t, const tg_stage_option *front, const label *behind, int successors);
+/* What a row takes at least: front, over a transfer, before one of these figures (all 0 for none), stages in all. */
+figures tg_table_least(const tg_partition_table *t, const tg_stage_option *front, double transfer_s,
+                       const figures *behind, int stages, int successors);
+
+/* What it takes: front, over a transfer, before that row, or NULL. */
+figures tg_table_measure(tg_partition_table *t, const tg_stage_option *front, double transfer_s, const label *behind,
+                         int successors);
 
 tg_status tg_table_check_run(const tg_partition_table *t, int first, int last, tg_error *err);
 

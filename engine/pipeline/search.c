@@ -14,9 +14,6 @@ tg_status tg_search_make(tg_arena *arena, tg_problem *problem, tg_tables *tables
     out->pieces = tg_arena_alloc(arena, islands, sizeof *out->pieces);
     out->front_first = tg_arena_alloc(arena, islands, sizeof *out->front_first);
     out->used = tg_arena_alloc(arena, (size_t)problem->kinds, sizeof *out->used);
-    out->use_failed = true;
-    for (int k = 0; k < problem->kinds; k++)
-        out->use_failed &= tables->reach.stride[k] > 0;
     const int stages = problem->most_stages, B = problem->microbatches;
     const tg_compose_options *options = problem->options;
     if (!tg_chain_make(arena, stages, B, options->p2p, &out->chain) || !tg_failed_make(arena, problem, &out->failed) ||
@@ -32,8 +29,7 @@ void tg_search_free(tg_search *search)
     tg_failed_free(&search->failed);
 }
 
-/* Simulates the chain, a whole sequence whose bound is below the target. */
-static tg_status complete(tg_search *search, double bound, tg_error *err)
+tg_status tg_search_complete(tg_search *search, double bound, tg_error *err)
 {
     const tg_problem *problem = search->problem;
     const tg_compose_options *options = problem->options;
@@ -85,6 +81,12 @@ static tg_status list_candidates(tg_search *search, const tg_row *row, int front
         int size = problem->member_start[piece->kind + 1] - problem->member_start[piece->kind];
         if (n < piece->min_successors || n > piece->max_successors || search->used[piece->kind] == size)
             continue;
+        search->used[piece->kind]++;
+        const bool enough =
+            tables->reach.counts_all || tg_reach_spare(problem, tables->reach.longest, piece->first, search->used) >= 0;
+        search->used[piece->kind]--;
+        if (!enough)
+            continue;
         const double c = outer_transfer_s(search, row, piece, front_class);
         double to[TG_LABEL_COLUMNS];
         tg_content_apply(problem, &problem->content[piece->content], c, n, 1, from, 1, to, 1);
@@ -116,18 +118,18 @@ static tg_status extend(tg_search *search, const tg_row *row, int front_class, t
 static tg_status descend(tg_search *search, const tg_piece *piece, int row, tg_label label, tg_error *err)
 {
     const int front_class = piece->front_class, n = search->chain.count;
-    if (piece->first > 0 && search->use_failed &&
+    if (piece->first > 0 && search->tables->reach.counts_all &&
         tg_failed_covers(&search->failed, search->problem, row, front_class, &search->chain, &label))
         return TG_OK;
     const long simulated = search->simulated;
     search->pieces[search->piece_count++] = piece;
     search->used[piece->kind]++;
-    tg_status status = piece->first == 0 ? complete(search, label.x, err)
+    tg_status status = piece->first == 0 ? tg_search_complete(search, label.x, err)
                                          : extend(search, &search->tables->rows.at[row], front_class, label, err);
     search->used[piece->kind]--;
     search->piece_count--;
     search->chain.count = n;
-    if (status == TG_OK && piece->first > 0 && search->use_failed && search->outcome == TG_EXHAUSTED &&
+    if (status == TG_OK && piece->first > 0 && search->tables->reach.counts_all && search->outcome == TG_EXHAUSTED &&
         search->simulated == simulated &&
         !tg_failed_add(&search->failed, search->problem, row, front_class, &search->chain, &label))
         status = tg_fail(err, TG_EMEMORY, "out of memory");

@@ -32,7 +32,6 @@ typedef struct {
     tg_candidates candidates;
     tg_failed failed;
     bool diving;
-    bool use_failed;  /* not where the row doesn't tell which islands are used */
     tg_depths depths; /* also holds the sequence at hand front first */
     double target;
     double open_bound; /* least bound of a sequence whose depths were not all searched in this run */
@@ -47,6 +46,9 @@ void tg_search_free(tg_search *search);
 
 /* Runs over the tables; sequences are simulated and offered to the incumbent, whose limit lowers the target. */
 tg_status tg_search_run(tg_search *search, long budget, tg_error *err);
+
+/* Simulates the chain of the pieces, a whole sequence whose bound is below the target, and offers it. */
+tg_status tg_search_complete(tg_search *search, double bound, tg_error *err);
 
 /* Follows the best bounds to one whole sequence, be it below the limit or not: a first incumbent. */
 tg_status tg_search_dive(tg_search *search, long budget, tg_error *err);

@@ -1,5 +1,6 @@
 #include "search/enumerate.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,24 +11,34 @@
 
 enum {
     ROUND = 64, /* classes asked for between two compositions; fixed, so that counts don't depend on workers */
-    LEFT_OUT_EFFORT = 200000 /* of a composition with an island that is better left out: for the report only */
+    LEFT_OUT_EFFORT = 400000, /* of a composition with an island that is better left out: for the report only */
+    ROUND_EFFORT = 500000,    /* of one after which more is asked for; what it leaves open is gone into at the end */
+    LAST_EFFORT = 5000000,    /* of the last, before a time limit is used up for more */
+    MANY_EFFORT = 300000      /* of the last where islands are too many to count */
 };
 
 static const double LEFT_OUT_GAP = 0.01;    /* fraction */
 static const double GUESS_GAP = 0.05;       /* fraction */
 static const double LAST_COMPOSITION_S = 2; /* for what is there when the run is stopped */
 
-static tg_compose_options options_for(const tg_run *run, const tg_level *level, int required_island,
-                                      const tg_best *best, bool stopped)
+/* How to compose. */
+typedef struct {
+    int required_island;
+    double gap; /* at least */
+    long effort, many_effort;
+    bool leave; /* ask for no more after a composition that was left for its effort */
+} manner;
+
+static tg_compose_options options_for(const tg_run *run, const tg_level *level, manner how, const tg_best *best,
+                                      bool stopped)
 {
     tg_compose_options options = run->options->compose;
     options.cutoff = tg_best_cutoff(best, level->microbatches);
     options.top = best->room;
-    options.required_island = required_island;
-    if (required_island >= 0) {
-        options.effort = LEFT_OUT_EFFORT;
-        options.gap = fmax(options.gap, LEFT_OUT_GAP);
-    }
+    options.required_island = how.required_island;
+    options.gap = fmax(options.gap, how.gap);
+    options.effort = how.effort;
+    options.many_effort = how.many_effort;
     options.time_limit_s = stopped ? LAST_COMPOSITION_S : fmax(0, run->deadline_s - tg_clock_s());
     if (stopped)
         options.stop = NULL;
@@ -54,8 +65,8 @@ static tg_status list_hopes(const tg_level *level, const tg_composition *found, 
 
 /* Composes what is known at this level. A plan that stands where it was not asked for is asked for there, until none
  * is; once the run is stopped, plans stand only where they are known to fit. */
-static tg_status compose_level(tg_run *run, tg_level *level, int required_island, double gap, tg_best *best,
-                               tg_composition *last, tg_error *err)
+static tg_status compose_level(tg_run *run, tg_level *level, manner how, tg_best *best, tg_composition *last,
+                               tg_error *err)
 {
     for (;;) {
         tg_arena arena = {0};
@@ -64,8 +75,7 @@ static tg_status compose_level(tg_run *run, tg_level *level, int required_island
         tg_composition found = {0};
         tg_ask_vec hopes = {0};
         bool stopped = tg_run_stopped(run);
-        tg_compose_options options = options_for(run, level, required_island, best, stopped);
-        options.gap = fmax(options.gap, gap);
+        tg_compose_options options = options_for(run, level, how, best, stopped);
         tg_status status = tg_assemble(run, level, !stopped, &arena, &instance, &origins, err);
         if (status == TG_OK)
             status = tg_compose(&arena, &instance, &options, &found, err);
@@ -96,6 +106,7 @@ static bool enough(const tg_run *run, const tg_best *best)
 static tg_status open_levels(tg_run *run, tg_level *levels, tg_best *best, int *opened, tg_error *err)
 {
     const tg_problem *problem = run->problem;
+    const manner guess = {run->options->compose.required_island, GUESS_GAP, ROUND_EFFORT, 0, false};
     tg_composition last;
     tg_status status = TG_OK;
     while (*opened < problem->microbatch_count && status == TG_OK && !tg_run_stopped(run) && !enough(run, best)) {
@@ -104,7 +115,7 @@ static tg_status open_levels(tg_run *run, tg_level *levels, tg_best *best, int *
         if (status == TG_OK)
             status = tg_level_guess(run, level, err);
         if (status == TG_OK)
-            status = compose_level(run, level, run->options->compose.required_island, GUESS_GAP, best, &last, err);
+            status = compose_level(run, level, guess, best, &last, err);
     }
     return status;
 }
@@ -124,7 +135,7 @@ static int compare_ranked(const void *a, const void *b)
 
 /* Asks for what could still be part of a plan better than best, most promising first, and composes after every round.
  */
-static tg_status search_level(tg_run *run, tg_level *level, int required_island, tg_best *best, tg_composition *last,
+static tg_status search_level(tg_run *run, tg_level *level, manner how, tg_best *best, tg_composition *last,
                               tg_error *err)
 {
     ranked *order = calloc((size_t)run->class_count + 1, sizeof *order);
@@ -138,11 +149,12 @@ static tg_status search_level(tg_run *run, tg_level *level, int required_island,
     tg_status status = tg_level_guess(run, level, err);
     int at = 0;
     while (status == TG_OK) {
-        status = compose_level(run, level, required_island, 0, best, last, err);
+        status = compose_level(run, level, how, best, last, err);
         if (run->provider->progress && status == TG_OK)
             run->provider->progress(run->provider->self, level->microbatches, kept ? (double)at / kept : 1,
                                     tg_best_time(best));
-        if (status != TG_OK || tg_run_stopped(run) || last->stopped != TG_NOT_STOPPED || enough(run, best))
+        if (status != TG_OK || tg_run_stopped(run) || enough(run, best) ||
+            (how.leave && last->stopped == TG_STOPPED_EFFORT))
             break;
         tg_ask asks[ROUND];
         size_t asked = 0;
@@ -161,6 +173,40 @@ static tg_status search_level(tg_run *run, tg_level *level, int required_island,
             break;
     }
     free(order);
+    return status;
+}
+
+/* Composes once more where the effort was not enough: first with more of it, then, if there is a limit on time, until
+ * that. */
+static tg_status close_levels(tg_run *run, tg_level *levels, int count, tg_composition *last, tg_best *best,
+                              tg_error *err)
+{
+    const tg_compose_options *asked = &run->options->compose;
+    const manner more[] = {{asked->required_island, 0, LAST_EFFORT, MANY_EFFORT, true},
+                           {asked->required_island, 0, LONG_MAX, LONG_MAX, true}};
+    tg_status status = TG_OK;
+    for (int k = 0; k < (isinf(asked->time_limit_s) ? 1 : 2); k++)
+        for (int b = 0; b < count && status == TG_OK && !tg_run_stopped(run) && !enough(run, best); b++)
+            if (last[b].stopped == TG_STOPPED_EFFORT)
+                status = compose_level(run, &levels[b], more[k], best, &last[b], err);
+    return status;
+}
+
+/* Searches the levels in turn. bound_s: no plan of what could be asked for takes less; 0 if that was not gone through.
+ */
+static tg_status search_levels(tg_run *run, tg_level *levels, int count, tg_best *best, double *bound_s, tg_error *err)
+{
+    const manner how = {run->options->compose.required_island, 0, ROUND_EFFORT, 0, false};
+    tg_composition *last = tg_arena_alloc(run->arena, (size_t)count + 1, sizeof *last);
+    tg_status status = last ? TG_OK : tg_fail(err, TG_EMEMORY, "out of memory");
+    for (int b = 0; b < count && status == TG_OK && !tg_run_stopped(run) && !enough(run, best); b++)
+        status = search_level(run, &levels[b], how, best, &last[b], err);
+    const bool whole = !tg_run_stopped(run) && !enough(run, best) && count == run->problem->microbatch_count;
+    if (status == TG_OK)
+        status = close_levels(run, levels, count, last, best, err);
+    *bound_s = whole ? INFINITY : 0;
+    for (int b = 0; b < count; b++)
+        *bound_s = fmin(*bound_s, last[b].bound_s);
     return status;
 }
 
@@ -220,13 +266,14 @@ static tg_status count_pairs(const tg_run *run, const tg_level *level, tg_enumer
 /* The best plan that uses the island, over all levels; the best plan's own comes first, for an early cutoff. */
 static tg_status search_with(tg_run *run, tg_level *levels, int island, int first, tg_best *with, tg_error *err)
 {
+    const manner how = {island, LEFT_OUT_GAP, LEFT_OUT_EFFORT, 0, true};
     tg_composition last;
     tg_status status = tg_best_open(with, run, 1, INFINITY, err);
     if (status == TG_OK)
-        status = search_level(run, &levels[first], island, with, &last, err);
+        status = search_level(run, &levels[first], how, with, &last, err);
     for (int b = 0; b < run->problem->microbatch_count && status == TG_OK && !tg_run_stopped(run); b++)
         if (b != first)
-            status = search_level(run, &levels[b], island, with, &last, err);
+            status = search_level(run, &levels[b], how, with, &last, err);
     return status;
 }
 
@@ -339,14 +386,8 @@ tg_status tg_enumerate(tg_arena *arena, const tg_problem *problem, const tg_prov
         status = tg_best_open(&best, &run, options->compose.top, options->compose.cutoff, err);
     if (status == TG_OK)
         status = open_levels(&run, levels, &best, &opened, err);
-    int searched = 0;
-    while (searched < opened && status == TG_OK && !tg_run_stopped(&run) && !enough(&run, &best)) {
-        tg_composition last = {.bound_s = 0};
-        status = search_level(&run, &levels[searched++], options->compose.required_island, &best, &last, err);
-        bound_s = fmin(bound_s, last.bound_s);
-    }
-    if (status == TG_OK && (searched < problem->microbatch_count || tg_run_stopped(&run)))
-        bound_s = 0; /* what was not asked for bounds nothing */
+    if (status == TG_OK)
+        status = search_levels(&run, levels, opened, &best, &bound_s, err);
     if (status == TG_OK && best.count && options->left_out && opened == problem->microbatch_count)
         status = work_out_left_out(&run, levels, &best, out, err);
     for (int b = 0; b < opened; b++) {

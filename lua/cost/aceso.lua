@@ -41,7 +41,8 @@ end
 return {
   api = 1, kind = "cost", name = "aceso", description = "Aceso's profiled operators of a GPT model",
   options = {
-    database = { type = "table", required = true, doc = "profiles, as tangram.input.aceso's read gives them (a recipe calls it)" },
+    database = { type = "table", required = true, check = operators.check,
+      doc = "profiles, as tangram.input.aceso's read gives them (a recipe calls it)" },
     repair = { type = "boolean", default = false,
       doc = "also the gradients' all-reduce between replicas and the optimizer's step, which Aceso leaves out" },
   },

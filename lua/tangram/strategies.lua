@@ -14,11 +14,11 @@ strategies.options = {
   any_cp = { type = "boolean", default = false, doc = "split sequences also where more replicas could split the samples" },
   folded_experts = { type = "boolean", default = false,
     doc = "give experts degrees of their own: ep over all the stage's GPUs, etp up to tp" },
-  zero = { type = "list", item = { type = "integer", min = 0, max = 3 }, default = { 0, 1, 2, 3 },
+  zero = { type = "list", item = { type = "integer", min = 0, max = 3 }, min = 1, default = { 0, 1, 2, 3 },
     doc = "ZeRO levels to try (3 = FSDP)" },
   fsep = { type = "boolean", default = true, doc = "try fully sharded experts (with ZeRO 3)" },
   selective = { type = "boolean", default = true, doc = "try recompute of the attention core alone" },
-  offload = { type = "list", item = { type = "enum", values = { "none", "optimizer", "activations", "both" } },
+  offload = { type = "list", item = { type = "enum", values = { "none", "optimizer", "activations", "both" } }, min = 1,
     default = { "none" }, doc = "what may be kept in the host's memory" },
 }
 

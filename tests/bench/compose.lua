@@ -129,6 +129,15 @@ hard("deeper warm-ups, slow links", slower_links(30), { warmup = "auto" })
 hard("paper's objective, gap 0", function() end, { objective = "paper", gap = 0 })
 hard("gap 0, the best 20", function() end, { gap = 0, top = 20 })
 
+print "\nMany unlike islands (42 atoms, 4 plans a pair, seed 1): what is there after an effort of 500,000"
+row("", "time", "", "s an iteration")
+for _, islands in ipairs { 10, 12, 14, 20, 30 } do
+  local result <const> = assert(core.compose({ seed = 1, atoms = 42, islands = islands, variants = 4 },
+    { gap = 1e-4, effort = 500000 }))
+  row(islands .. " islands", ms(result.cpu_s), result.proved and "proved" or ("gap %.1f %%"):format(100 * (result.gap or 1)),
+    result.time_s and ("%.2f"):format(result.time_s) or "none")
+end
+
 print "\nGrowth (median ms)"
 local curves <const> = {}
 local function growth(name, values, size_of)

@@ -29,6 +29,7 @@ end
 ---@field plans integer? at most
 ---@field stages integer? a plan at most
 ---@field microbatches integer?
+---@field unlike boolean? no islands with equal plans and links
 ---@field classes boolean? several link classes an island
 
 ---@param seed integer
@@ -49,7 +50,7 @@ function instances.make(seed, limits)
   local slow <const> = ({ 0.01, 0.3, 2, 8 })[random(1, 4)]
   local sync <const> = ({ 0, 0, 1, 20 })[random(1, 4)]
   local held <const> = random(0, 2)
-  local alike <const> = islands > 1 and random(0, 3) == 0
+  local alike <const> = islands > 1 and random(0, 3) == 0 and not limits.unlike
   local instance <const> = {
     format = "tangram.instance/1", atoms = atoms, microbatches = microbatches,
     boundary_bytes = array {}, islands = {}, links = {}, plans = {},

@@ -84,6 +84,16 @@ describe("composition against brute force", function()
     for seed = 1, support.scale(600) do check(seed, { classes = true }, { p2p = p2ps[seed % 2 + 1] }) end
   end)
 
+  it("knows islands too many to count", function()
+    for seed = 1, support.scale(150) do
+      local auto <const> = seed % 4 == 0
+      local instance <const> = check(seed, { atoms = 5, islands = 24, plans = 48, stages = 2, microbatches = 12, unlike = true },
+        { p2p = p2ps[seed % 2 + 1], warmup = auto and "auto" or "1f1b", top = seed % 3 + 1 })
+      local required <const> = seed % #instance.islands + 1
+      compare(seed, instance, oracle.sequences(instance, { required_island = required }), { required_island = required })
+    end
+  end)
+
   it("lists the best distinct sequences", function()
     for seed = 1, support.scale(400) do check(seed, nil, { top = seed % 7 + 2 }) end
   end)
@@ -239,6 +249,19 @@ describe("composition", function()
         if least_s <= most_s then break end
       end
       assert.is_true(least_s <= most_s, islands .. " islands: over by " .. least_s .. " s")
+    end
+  end)
+
+  it("has a sequence soon, however many the islands", function()
+    for _, islands in ipairs { 12, 13, 24 } do
+      local text <const> = core.generate(islands, 42, islands, 3)
+      local result <const> = core.compose(text, { gap = 0, effort = 400000 })
+      assert.is_true(result.found, islands .. " islands")
+      assert.is_true(result.bound_s <= result.time_s)
+      local instance <const>, plans <const> = core.json_decode(text), {}
+      for i, plan in ipairs(result.sequence) do plans[i] = instance.plans[plan] end
+      instance.plans = plans
+      assert.near(oracle.sequences(instance, {})[1].time_s, result.time_s, 1e-9)
     end
   end)
 

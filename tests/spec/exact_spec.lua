@@ -111,13 +111,16 @@ local function ways_of(run, gpus, isl, ctx)
   return kept
 end
 
---- The figures of every row of stages, idle GPUs at the end.
-local function every_row(slice, isl, ctx, most)
+--- The figures of every row of stages, idle GPUs at the end. `visit` is called with those that fit.
+local function every_row(slice, isl, ctx, most, visit)
   local rows <const>, row <const>, known <const> = {}, {}, {}
   local function extend(first, from)
     if first > #slice then
       local one <const> = figures(row, ctx, most)
-      if one.successors >= ctx.successors then rows[#rows + 1] = one end
+      if one.successors >= ctx.successors then
+        rows[#rows + 1] = one
+        if visit then visit(row) end
+      end
       return
     end
     for last = first, #slice do
@@ -153,14 +156,29 @@ local function best_of(rows)
   return kept
 end
 
+--- Seconds from the stage of GPUs [at, at + own) of the island to that of the next ones (DESIGN.md, section 4).
+local function transfer_of(bytes, at, own, next, isl)
+  local node <const>, border <const> = isl.gpus_per_node, at + own
+  if border % node == 0 then
+    local nodes <const> = math.min(math.max(1, own // node), math.max(1, next // node))
+    return isl.inter.latency_s + bytes / (nodes * isl:inter_bytes_per_s(math.min(own, next, node)))
+  end
+  local first <const>, last <const>, group = at % node, (border + next - 1) % node, 1
+  while first // group ~= last // group do group = group * 2 end
+  return isl.intra_latency_s + bytes / isl:intra_bytes_per_s(math.min(group, node))
+end
+
 --- The least simulated time of plans with nothing behind them.
-local function fastest_s(plans, ctx)
+local function fastest_s(plans, slice, isl, ctx)
   local least_s = math.huge
   for _, plan in ipairs(plans or {}) do
-    local times <const>, transfer_s <const> = {}, {}
+    local times <const>, transfer_s <const>, at, last = {}, {}, 0, slice.first - 1
     for i, one in ipairs(plan) do
       times[i] = { forward_s = one.forward_s, backward_s = one.backward_s, sync_s = one.sync_s }
-      transfer_s[i - 1] = i > 1 and 0 or nil
+      last = last + one.atoms
+      local bytes <const> = ctx.samples * ctx.atoms[last].boundary_bytes
+      if i < #plan then transfer_s[i] = transfer_of(bytes, at, one.gpus, plan[i + 1].gpus, isl) end
+      at = at + one.gpus
     end
     least_s = math.min(least_s, (core.simulate(times, transfer_s, { microbatches = ctx.microbatches })))
   end
@@ -227,13 +245,39 @@ describe("exact", function()
       for _, one in ipairs(found) do better = better + (covered(one, others, 1e-9) and 0 or 1) end
       if ctx.successors == 0 then
         local own <const> = flat.at(ctx, isl, { options = support.with(ctx.options, { objective = "simulated" }) })
-        local least_s <const> = fastest_s(exact.plan(slice, isl, own), ctx)
+        local least_s <const> = fastest_s(exact.plan(slice, isl, own), slice, isl, ctx)
         for _, one in ipairs { exact.plan(slice, isl, ctx) or {}, uniform.plan(slice, isl, same) or {} } do
-          assert.is_true(least_s <= fastest_s(one, ctx) * (1 + 1e-9))
+          assert.is_true(least_s <= fastest_s(one, slice, isl, ctx) * (1 + 1e-9))
         end
       end
     end
     assert.is_true(compared > support.scale(150) and better > support.scale(80), ("%d %d"):format(compared, better))
+  end)
+
+  it("finds the quickest of all rows where nodes are far apart", function()
+    math.randomseed(23)
+    local tried, crossing = 0, 0
+    for _ = 1, support.scale(60) do
+      local isl <const> = flat.island { gpus_per_node = math.random(2, 3), node_count = 2, memory_bytes = 2 ^ 30 * pick { 3, 8 },
+        inter = { rates = { { 1, 10 ^ (7.5 + 2 * math.random()) } }, latency_s = 2e-5 } }
+      local _, _, base <const> = instance(3)
+      local ctx <const> = flat.at(base, isl, { islands = { isl }, options = options(), successors = 0 })
+      local slice <const> = flat.slice(ctx, 1, math.min(3, #ctx.atoms))
+      local least_s, nodes = math.huge, nil
+      every_row(slice, isl, ctx, 0, function(row)
+        local time_s <const> = fastest_s({ row }, slice, isl, ctx)
+        if time_s < least_s then
+          least_s, nodes = time_s, 0
+          for _, stage in ipairs(row) do nodes = nodes + stage.gpus end
+        end
+      end)
+      local plans <const> = exact.plan(slice, isl, ctx)
+      if plans then
+        tried, crossing = tried + 1, crossing + (nodes > isl.gpus_per_node and 1 or 0)
+        assert.near(1, fastest_s(plans, slice, isl, ctx) / least_s, 1e-9)
+      end
+    end
+    if support.scale(10) >= 10 then assert.is_true(tried > 40 and crossing > 5 and crossing < tried - 5, tried .. " " .. crossing) end
   end)
 
   it("prices by the analytic model's terms what its stages cost, tied vocabularies and overlapped reductions with them", function()
@@ -262,6 +306,17 @@ describe("exact", function()
       end
     end
     assert.is_true(compared > 150)
+  end)
+
+  it("takes any number of stages for the most", function()
+    local on <const> = pricing.island { gpus = 2, gpus_per_node = 2 }
+    local ctx <const> = pricing.context({ hidden = 1024, layers = 2, heads = 16, vocab = 1000 }, { global_batch = 8, seq_len = 512 },
+      on, 4, { cost = pricing.wrap "lua/cost/analytic.lua" })
+    local function bottleneck_s(most)
+      ctx.options, ctx.memo = options { max_stages = most }, {}
+      return support.least_bottleneck(exact.plan(pricing.run(ctx), on, ctx))
+    end
+    assert.equal(bottleneck_s(2), bottleneck_s(1 << 40))
   end)
 
   it("plans odd nodes, one GPU and one atom", function()

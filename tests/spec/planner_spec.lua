@@ -226,4 +226,35 @@ describe("a plan that does not fit", function()
     assert.equal(3, status)
     assert.matches("it fits with a memory margin of", why)
   end)
+
+  it("ends where islands are too many to count, with a plan that no island beats alone", function()
+    local nodes <const> = {}
+    for _, gpu in ipairs { "h100-sxm", "a100-sxm4-80", "a100-sxm4-40", "v100-sxm2-32", "t4" } do
+      for _, gpus in ipairs { 1, 2, 4 } do
+        nodes[#nodes + 1] = { name = ("n%d"):format(#nodes + 1), gpu = gpu, gpus = gpus }
+      end
+    end
+    local model <const> = { name = "small", family = "llama", layers = 10, hidden = 1024, heads = 8, vocab = 32000,
+      positions = 2048, ffn = 2816 }
+    local function plan(bytes_per_s, changes)
+      return planner.plan(support.with({
+        model = model, training = { global_batch = 32, seq_len = 2048, precision = "fp16" }, merged = false,
+        cluster = { nodes = nodes, network = { default = { bytes_per_s = bytes_per_s, latency_s = 2e-5 } } },
+      }, changes or {}))
+    end
+    for _, bytes_per_s in ipairs { "25 GB/s", "0.2 GB/s" } do
+      local best <const> = assert(plan(bytes_per_s))
+      assert.equal(15, #best.islands)
+      assert.is_true(core.plan_check(plan_file.encode(best)))
+      assert.is_true(checked_by_oracle(best))
+      assert.is_true(best.bound_s <= best.time_s)
+      for i, node in ipairs(nodes) do
+        local others <const> = {}
+        for j, other in ipairs(nodes) do others[#others + 1] = j ~= i and other.name or nil end
+        local alone <const> = plan(bytes_per_s, { exclude = others })
+        if alone then assert.is_true(best.time_s <= alone.time_s * (1 + 1e-12), node.name .. " alone is faster") end
+      end
+      assert.equal(plan_file.encode(best), plan_file.encode(assert(plan(bytes_per_s, { workers = 2 }))))
+    end
+  end)
 end)

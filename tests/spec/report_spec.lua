@@ -395,6 +395,18 @@ describe("tangram report", function()
     assert_well_formed(support.read(folder .. "/a.html"))
   end)
 
+  it("says why islands are apart only of as many pairs as five islands have", function()
+    local shown <const> = { [3] = 3, [5] = 10, [8] = 10 }
+    for count, lines in pairs(shown) do
+      local plan <const> = long_plan(count, 8)
+      for i, node in ipairs(plan.cluster.nodes) do node.memory_bytes = 2 ^ (30 + i) end
+      local out <const> = require("tangram.report.text").plan(plan)
+      assert.equal(lines, select(2, out:gsub("are apart: memory", "")))
+      local more <const> = out:match "… and (%d+) more pairs apart"
+      assert.equal(count * (count - 1) // 2 - lines, tonumber(more or 0))
+    end
+  end)
+
   it("refuses with status 2 and one line", function()
     local short <const>, lacking <const> = golden(), golden()
     short.stages[3].memory.total_bytes = 1

@@ -11,6 +11,15 @@ local ROWS <const>, LAYER_ROWS <const> = 16, 13
 local REAL_GIB <const> = 1.024 -- the importer takes a GiB for 1000 MiB, as Aceso does
 local STEP_BYTES <const> = 30 -- read and written for a parameter in an optimizer's step
 
+--- What is expected of a database that lacks something; nil if nothing.
+---@param database table
+---@return string?
+function operators.check(database)
+  for _, name in ipairs { "samples", "tp", "profiles", "names", "intra_bytes_per_s", "inter_bytes_per_s", "collectives" } do
+    if type(database[name]) ~= "table" then return ("what tangram.input.aceso's read gives, which has %s"):format(name) end
+  end
+end
+
 --- Profiled rows of the operators of a model of so many layers: 1, then 2..14 a layer, then 15 and 16.
 local function rows_of(layers)
   local rows <const> = { 1 }

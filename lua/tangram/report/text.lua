@@ -8,6 +8,7 @@ local units <const> = require "tangram.units"
 local words <const> = require "tangram.report.words"
 
 local text <const> = {}
+local APART_SHOWN <const> = 10 -- pairs of islands; 5 unlike islands have as many
 
 local function stage_rows(plan)
   local rows <const> = { { "stage", "island", "GPUs", "layers", "strategy", "recompute", "forward", "backward", "sync", "send",
@@ -72,7 +73,9 @@ function text.plan(plan)
     plan.training.seq_len, plan.training.global_batch, precision_text(plan.training), plan.parallelizer.name, plan.cost.name,
     words.target(plan))
   add(grid.render(island_rows(plan)))
-  for _, line in ipairs(words.apart(plan)) do add("  %s\n", line) end
+  local apart <const> = words.apart(plan)
+  for i = 1, math.min(#apart, APART_SHOWN) do add("  %s\n", apart[i]) end
+  if #apart > APART_SHOWN then add("  … and %d more pairs apart: tangram islands --cluster PLAN\n", #apart - APART_SHOWN) end
   add "\n"
   add(grid.render(stage_rows(plan), { right = { 1, 7, 8, 9, 10, 11, 12 } }))
   add "\n"
