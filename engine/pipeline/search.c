@@ -96,7 +96,8 @@ static tg_status list_candidates(tg_search *search, const tg_row *row, int front
             return tg_fail(err, TG_EMEMORY, "out of memory");
     }
     search->work += (long)row->edges;
-    qsort(search->candidates.at + base, search->candidates.count - base, sizeof(tg_candidate), by_bound);
+    if (search->candidates.count > base) /* with none at all there is no array yet */
+        qsort(search->candidates.at + base, search->candidates.count - base, sizeof(tg_candidate), by_bound);
     return TG_OK;
 }
 
