@@ -44,19 +44,10 @@ static bool keep(beam *b, int boundary, node fresh)
     return nodes_push(&b->all, fresh);
 }
 
-static double transfer_of(const tg_search *search, const tg_piece *piece, int boundary)
-{
-    if (search->piece_count == 0)
-        return 0;
-    const int front_class = search->pieces[search->piece_count - 1]->front_class;
-    return tg_problem_transfer_s(search->problem, boundary, piece->rear_class, front_class);
-}
-
 static tg_label push(tg_search *search, const tg_piece *piece, tg_label behind)
 {
     const tg_problem *problem = search->problem;
-    const int boundary = search->piece_count ? search->pieces[search->piece_count - 1]->first : problem->atoms;
-    const double c = transfer_of(search, piece, boundary);
+    const double c = tg_search_transfer_s(search, piece);
     search->pieces[search->piece_count++] = piece;
     search->used[piece->kind]++;
     return tg_chain_push_content(&search->chain, &problem->content[piece->content], c, problem, behind);

@@ -1,4 +1,5 @@
-/* First sequences where islands are too many for the tables (reach.h: not counts_all). Private to the composer. */
+/* First sequences where the search takes long to come to any: where islands are too many for the tables to count
+ * (reach.h), or rows too many. Private to the composer. */
 #ifndef TG_PIPELINE_BEAM_H
 #define TG_PIPELINE_BEAM_H
 

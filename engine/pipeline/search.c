@@ -58,15 +58,16 @@ static int by_bound(const void *a, const void *b)
     return (x->edge > y->edge) - (x->edge < y->edge);
 }
 
-static double outer_transfer_s(const tg_search *search, const tg_row *row, const tg_piece *piece, int front_class)
+double tg_search_transfer_s(const tg_search *search, const tg_piece *piece)
 {
-    if (search->chain.count == 0)
+    if (search->piece_count == 0)
         return 0;
-    return tg_problem_transfer_s(search->problem, row->boundary, piece->rear_class, front_class);
+    const tg_piece *behind = search->pieces[search->piece_count - 1];
+    return tg_problem_transfer_s(search->problem, behind->first, piece->rear_class, behind->front_class);
 }
 
 /* Lists the row's pieces that may stand in front of the suffix, by bound. */
-static tg_status list_candidates(tg_search *search, const tg_row *row, int front_class, tg_label behind, tg_error *err)
+static tg_status list_candidates(tg_search *search, const tg_row *row, tg_label behind, tg_error *err)
 {
     const tg_problem *problem = search->problem;
     const tg_tables *tables = search->tables;
@@ -87,7 +88,7 @@ static tg_status list_candidates(tg_search *search, const tg_row *row, int front
         search->used[piece->kind]--;
         if (!enough)
             continue;
-        const double c = outer_transfer_s(search, row, piece, front_class);
+        const double c = tg_search_transfer_s(search, piece);
         double to[TG_LABEL_COLUMNS];
         tg_content_apply(problem, &problem->content[piece->content], c, n, 1, from, 1, to, 1);
         const tg_label label = {to[TG_HEAD], to[TG_TAIL], to[TG_E], to[TG_X]};
@@ -113,7 +114,7 @@ static bool must_leave(tg_search *search)
     return search->outcome != TG_EXHAUSTED;
 }
 
-static tg_status extend(tg_search *search, const tg_row *row, int front_class, tg_label behind, tg_error *err);
+static tg_status extend(tg_search *search, const tg_row *row, tg_label behind, tg_error *err);
 
 /* Goes on with the chain, whose front plan is the piece. */
 static tg_status descend(tg_search *search, const tg_piece *piece, int row, tg_label label, tg_error *err)
@@ -126,7 +127,7 @@ static tg_status descend(tg_search *search, const tg_piece *piece, int row, tg_l
     search->pieces[search->piece_count++] = piece;
     search->used[piece->kind]++;
     tg_status status = piece->first == 0 ? tg_search_complete(search, label.x, err)
-                                         : extend(search, &search->tables->rows.at[row], front_class, label, err);
+                                         : extend(search, &search->tables->rows.at[row], label, err);
     search->used[piece->kind]--;
     search->piece_count--;
     search->chain.count = n;
@@ -137,20 +138,20 @@ static tg_status descend(tg_search *search, const tg_piece *piece, int row, tg_l
     return status;
 }
 
-static tg_status extend(tg_search *search, const tg_row *row, int front_class, tg_label behind, tg_error *err)
+static tg_status extend(tg_search *search, const tg_row *row, tg_label behind, tg_error *err)
 {
     const tg_problem *problem = search->problem;
     const tg_tables *tables = search->tables;
     const int n = search->chain.count;
     const size_t base = search->candidates.count;
-    tg_status status = list_candidates(search, row, front_class, behind, err);
+    tg_status status = list_candidates(search, row, behind, err);
     for (size_t k = base; k < search->candidates.count && status == TG_OK && !must_leave(search); k++) {
         const tg_candidate candidate = search->candidates.at[k];
         if (candidate.bound >= search->target)
             break;
         const tg_edge edge = tables->edges.at[candidate.edge];
         const tg_piece *piece = &problem->piece[edge.piece];
-        double c = outer_transfer_s(search, row, piece, front_class);
+        double c = tg_search_transfer_s(search, piece);
         tg_label label = tg_chain_push_content(&search->chain, &problem->content[piece->content], c, problem, behind);
         search->labels++;
         search->work += LABEL_WORK;
@@ -172,7 +173,7 @@ static tg_status run(tg_search *search, double target, long budget, tg_error *er
     search->chain.count = search->piece_count = 0;
     if (!tg_failed_clear(&search->failed, search->tables->rows.count))
         return tg_fail(err, TG_EMEMORY, "out of memory");
-    return extend(search, tg_tables_root(search->tables), 0, (tg_label){0}, err);
+    return extend(search, tg_tables_root(search->tables), (tg_label){0}, err);
 }
 
 tg_status tg_search_run(tg_search *search, long budget, tg_error *err)

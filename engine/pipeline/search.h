@@ -47,6 +47,9 @@ void tg_search_free(tg_search *search);
 /* Runs over the tables; sequences are simulated and offered to the incumbent, whose limit lowers the target. */
 tg_status tg_search_run(tg_search *search, long budget, tg_error *err);
 
+/* Of a piece in front of the suffix at hand: 0 if there is none. */
+double tg_search_transfer_s(const tg_search *search, const tg_piece *piece);
+
 /* Simulates the chain of the pieces, a whole sequence whose bound is below the target, and offers it. */
 tg_status tg_search_complete(tg_search *search, double bound, tg_error *err);
 
